@@ -1,0 +1,1 @@
+//! Which environment to look at when no target is given.

@@ -1,0 +1,1 @@
+//! GPUs and driver of this machine, where there are any.

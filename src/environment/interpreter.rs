@@ -1,0 +1,1 @@
+//! Asks an interpreter for its search path and version, through a small JSON probe.

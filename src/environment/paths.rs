@@ -1,0 +1,1 @@
+//! The module search path: site-packages folders, .pth files, editable installs.

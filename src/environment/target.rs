@@ -1,0 +1,1 @@
+//! What a TARGET on the command line is.

@@ -1,0 +1,1 @@
+//! Edits, their application, the journal and undo.

@@ -1,0 +1,16 @@
+//! fa-doctor: a link checker for installed attention stacks.
+//!
+//! Data flows one way: environment -> sources -> index -> rules -> findings -> report or fix -> probe or smoke.
+
+pub mod cli;
+pub mod environment;
+pub mod finding;
+pub mod fix;
+pub mod link;
+pub mod native;
+pub mod packs;
+pub mod probe;
+pub mod python;
+pub mod report;
+pub mod rules;
+pub mod smoke;

@@ -1,0 +1,3 @@
+//! The binary: parses arguments, calls the subcommand and maps the exit code.
+
+fn main() {}

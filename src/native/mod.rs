@@ -1,0 +1,1 @@
+//! Native libraries: ELF symbols, needed versions, fat binaries, op schemas.

@@ -1,0 +1,1 @@
+//! Compiles the installed kernels for an architecture, in the user's Python, without a GPU.

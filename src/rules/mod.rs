@@ -1,0 +1,37 @@
+//! The rules: one file each, all behind [`Rule`], listed once in [`registry`].
+
+pub mod context;
+pub mod registry;
+
+pub use context::{Context, Sink};
+
+/// What a rule is, for `rules`, `explain`, the README table and SARIF.
+#[derive(Debug)]
+pub struct RuleInfo {
+    /// `FA001`.
+    pub code: &'static str,
+    /// `undefined-name`.
+    pub name: &'static str,
+    /// One line, without a full stop.
+    pub summary: &'static str,
+    /// The rule's own source file: its `//!` comment is the documentation (see [`RuleInfo::docs`]).
+    pub source: &'static str,
+}
+
+impl RuleInfo {
+    /// The documentation: the `//!` lines at the top of the rule's source, in Markdown, with the sections
+    /// "What it does", "Why is this bad", "Example", "Fix" and "References".
+    pub fn docs(&self) -> String {
+        let lines = self.source.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// A check over the whole environment.
+pub trait Rule: Sync {
+    /// What it is.
+    fn info(&self) -> &'static RuleInfo;
+
+    /// Reports what it finds.
+    fn check(&self, context: &Context<'_>, sink: &mut Sink);
+}

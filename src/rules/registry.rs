@@ -1,0 +1,8 @@
+//! Every rule, in the order of its code.
+
+use super::Rule;
+
+/// All rules, sorted by code.
+pub fn all() -> &'static [&'static dyn Rule] {
+    &[]
+}

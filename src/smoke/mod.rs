@@ -1,0 +1,1 @@
+//! Runs the bundled attention kernel on the GPU.

@@ -1,3 +1,12 @@
 //! The binary: parses arguments, calls the subcommand and maps the exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use fa_doctor::cli;
+
+fn main() -> ExitCode {
+    let arguments = cli::Cli::parse();
+    cli::run(&arguments).unwrap_or_else(|error| cli::fail(&error, &arguments.global))
+}

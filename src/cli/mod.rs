@@ -1,1 +1,126 @@
-//! One file per subcommand.
+//! The command line: one file per subcommand, all of the same shape: `XArgs` and `run(&XArgs, &GlobalArgs) -> Result<ExitCode>`.
+
+pub mod args;
+pub mod explain;
+pub mod rules;
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::report::style::{Style, wrap_after};
+use args::GlobalArgs;
+
+/// Exit codes, the same for every subcommand and format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Nothing at or above `--fail-on`.
+    Clean = 0,
+    /// Findings.
+    Findings = 1,
+    /// Usage or internal error.
+    Error = 2,
+    /// Could not be checked: nothing to scan there, an unreadable attention file, no GPU, no DSL.
+    Unchecked = 3,
+}
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> ExitCode {
+        ExitCode::from(status as u8)
+    }
+}
+
+/// A failure that knows its exit code and what to do about it.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is wrong, without a full stop.
+    pub message: String,
+    /// What to do, as sentences.
+    pub hint: Option<String>,
+    /// The exit code.
+    pub status: Status,
+}
+
+impl Failure {
+    /// A usage or internal error with a hint.
+    pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure { message: message.into(), hint: Some(hint.into()), status: Status::Error }
+    }
+
+    /// Something that could not be checked (exit 3), with a hint.
+    pub fn unchecked(message: impl Into<String>, hint: impl Into<String>) -> Failure {
+        Failure { status: Status::Unchecked, ..Failure::new(message, hint) }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fa-doctor",
+    version,
+    about = "A link checker for installed attention stacks: vLLM, flash-attn, flash-attn-4, the CuTe DSL",
+    after_help = "Example:\n  fa-doctor scan .venv --arch sm_120\n\n\
+                  Exit codes:\n  0 nothing found   1 findings   2 usage or internal error   3 could not be checked",
+    max_term_width = 100,
+    arg_required_else_help = true,
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Flags that every subcommand takes.
+    #[command(flatten)]
+    pub global: GlobalArgs,
+}
+
+/// The subcommands, in the order of `--help`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// List the rules
+    #[command(after_help = "Example:\n  fa-doctor rules --format json")]
+    Rules(rules::RulesArgs),
+    /// Explain a rule: what it finds, why it matters, how to fix it
+    #[command(after_help = "Example:\n  fa-doctor explain FA001")]
+    Explain(explain::ExplainArgs),
+}
+
+/// Runs the subcommand that was asked for.
+pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Rules(args) => rules::run(args, global),
+        Command::Explain(args) => explain::run(args, global),
+    }
+}
+
+/// Prints an error as `error:`, its causes and its hint, and gives the exit code.
+pub fn fail(error: &anyhow::Error, global: &GlobalArgs) -> ExitCode {
+    // A closed pipe (`fa-doctor scan | head`) is the reader's decision, not an error to talk about.
+    let closed = |cause: &io::Error| cause.kind() == io::ErrorKind::BrokenPipe;
+    if error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(closed)) {
+        return Status::Error.into();
+    }
+    let style = Style::stderr(global.color);
+    let mut causes = error.chain();
+    let first = causes.next().map(ToString::to_string).unwrap_or_default();
+    eprintln!("{}", wrap_after("error:", &style.bad("error:"), &first, style.width));
+    for cause in causes {
+        eprintln!("  {}", wrap_after("caused by:", "caused by:", &cause.to_string(), style.width));
+    }
+    let failure = error.downcast_ref::<Failure>();
+    if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()) {
+        eprintln!("{}", wrap_after("hint:", &style.hint("hint:"), hint, style.width));
+    }
+    failure.map_or(Status::Error, |failure| failure.status).into()
+}

@@ -1,1 +1,5 @@
 //! One file per output format.
+
+pub mod style;
+
+pub use style::Style;

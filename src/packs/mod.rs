@@ -1,5 +1,92 @@
-//! Facts about named releases, read from `rules/*.toml`: floors, known defects, gates, argument semantics.
+//! Facts about named releases, read from `rules/*.toml`: the attention stack, argument semantics, the history of its
+//! functions, floors and known defects.
+
+mod load;
+mod schema;
+
+pub use load::PackError;
+pub use schema::{Argument, Decorator};
+
+use std::collections::BTreeMap;
+
+use crate::environment::Platform;
 
 /// All packs, embedded and added with `--rules`.
 #[derive(Debug, Default)]
-pub struct Packs {}
+pub struct Packs {
+    /// Distributions of the attention stack, normalised as PEP 503 says.
+    pub distributions: Vec<String>,
+    /// Dotted names of modules that are audited by default, with everything below them.
+    pub audited: Vec<String>,
+    /// Dotted names of modules whose importers are audited at their calls into them.
+    pub attention_modules: Vec<String>,
+    /// What known decorators do, by dotted path.
+    pub decorators: BTreeMap<String, Decorator>,
+    /// Dotted paths of the objects that [`Packs::platform_predicate`] is about.
+    pub platform_objects: Vec<String>,
+    /// Keywords that a preprocessor consumes, by dotted path of the callee.
+    pub consumed_keywords: BTreeMap<String, Vec<String>>,
+    /// What the arguments of attention functions mean, by name.
+    pub arguments: BTreeMap<String, Argument>,
+    predicates: BTreeMap<String, Vec<Platform>>,
+}
+
+impl Packs {
+    /// Whether findings in `module` (dotted) are reported by default.
+    pub fn is_audited(&self, module: &str) -> bool {
+        self.audited.iter().any(|prefix| within(module, prefix))
+    }
+
+    /// Whether importing `module` (dotted) makes the importer's calls into it worth auditing.
+    pub fn is_attention(&self, module: &str) -> bool {
+        self.attention_modules.iter().any(|prefix| within(module, prefix))
+    }
+
+    /// What the decorator with this dotted path does, if it is known.
+    pub fn decorator(&self, path: &str) -> Option<Decorator> {
+        self.decorators.get(path).copied()
+    }
+
+    /// Whether `current_platform.<name>()` holds on `platform`, if it is known.
+    pub fn platform_predicate(&self, name: &str, platform: Platform) -> Option<bool> {
+        Some(self.predicates.get(name)?.contains(&platform))
+    }
+
+    /// Whether a preprocessor consumes `keyword` in calls of the callee with this dotted path.
+    pub fn consumes(&self, callee: &str, keyword: &str) -> bool {
+        self.consumed_keywords.get(callee).is_some_and(|keywords| keywords.iter().any(|k| k == keyword))
+    }
+
+    /// When `function` (dotted path, as defined or as exported) had the keyword, and which releases never had it: one
+    /// sentence for the help of a finding.
+    pub fn keyword_history(&self, _function: &str, _keyword: &str) -> Option<String> {
+        None
+    }
+
+    /// How many values `function` (dotted path, as defined or as exported) returned in which releases: one sentence for
+    /// the help of a finding.
+    pub fn arity_history(&self, _function: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Whether dotted `module` is `prefix` or lies below it.
+fn within(module: &str, prefix: &str) -> bool {
+    module.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn embedded_packs_load() {
+        let packs = Packs::embedded();
+        assert!(packs.is_audited("vllm.vllm_flash_attn.cute.flash_fwd"));
+        assert!(!packs.is_audited("vllm.vllm_flash_attention"));
+        assert_eq!(packs.decorator("cutlass.cute.kernel"), Some(Decorator::Kernel));
+        assert_eq!(packs.platform_predicate("is_cuda_alike", Platform::Rocm), Some(true));
+        assert_eq!(packs.platform_predicate("is_navi", Platform::Rocm), None);
+        assert!(packs.consumes("cutlass.range_constexpr", "unroll_full"));
+    }
+}

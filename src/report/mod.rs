@@ -1,5 +1,248 @@
-//! One file per output format.
+//! What every format shows, the [`Report`], and one file per format.
+//!
+//! A [`Report`] is the JSON contract: `--format json` prints it, `fa-doctor merge` reads it back. What a format needs
+//! beyond it (source lines, where a file is on this machine) it asks of a [`View`].
 
+pub mod concise;
+pub mod excerpt;
+pub mod json;
+#[cfg(test)]
+pub mod sample;
 pub mod style;
+pub mod text;
 
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::{Environment, RootId};
+use crate::finding::{Finding, Incomplete, Severity};
 pub use style::Style;
+
+/// The version of the JSON contract.
+pub const SCHEMA: u32 = 1;
+
+/// The result of a scan: the JSON contract, with the fields in its order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Which fa-doctor wrote it.
+    pub tool: Tool,
+    /// What was looked at.
+    pub environment: Subject,
+    /// Sorted by path, line, code.
+    pub findings: Vec<Finding>,
+    /// What could not be checked.
+    pub incomplete: Vec<Incomplete>,
+    /// Counts.
+    pub summary: Summary,
+    /// What a person should know about the run itself, such as an ignore that matches nothing (not part of the JSON).
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// Which fa-doctor wrote a report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tool {
+    /// `fa-doctor`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// What was looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Every place that files came from, as the user named it.
+    pub roots: Vec<String>,
+    /// `3.12`, where it is known.
+    pub python: Option<String>,
+    /// Architectures judged for.
+    pub arch: Vec<String>,
+    /// What is installed.
+    pub packages: Vec<Package>,
+}
+
+/// An installed distribution.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Package {
+    /// As its METADATA spells it.
+    pub name: String,
+    /// As its METADATA spells it.
+    pub version: String,
+    /// The root that holds it, as in [`Subject::roots`].
+    pub root: String,
+    /// Whether it belongs to the attention stack, so that reports for people name it (not part of the JSON).
+    #[serde(skip)]
+    pub stack: bool,
+}
+
+/// Counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Findings of severity error.
+    pub errors: usize,
+    /// Findings of severity warning.
+    pub warnings: usize,
+    /// Findings of severity info.
+    pub infos: usize,
+    /// Source files read.
+    pub files: usize,
+    /// Wall time.
+    pub elapsed_ms: u64,
+}
+
+impl Report {
+    /// A report on `environment`, of which `stack` tells the packages that matter: sorts and deduplicates the findings, and counts them.
+    pub fn new(
+        environment: &Environment,
+        stack: impl Fn(&str) -> bool,
+        findings: Vec<Finding>,
+        incomplete: Vec<Incomplete>,
+        files: usize,
+        elapsed: Duration,
+    ) -> Report {
+        let roots = environment.roots.iter().map(|root| root.label.clone()).collect();
+        let packages = environment.distributions.iter().map(|distribution| Package {
+            name: distribution.display_name.clone(),
+            version: distribution.raw_version.clone(),
+            root: environment.root(distribution.root).label.clone(),
+            stack: stack(&distribution.name),
+        });
+        let subject = Subject {
+            roots,
+            python: environment.python.map(|(major, minor)| format!("{major}.{minor}")),
+            arch: environment.arch.clone(),
+            packages: packages.collect(),
+        };
+        Report::of(subject, findings, incomplete, files, elapsed)
+    }
+
+    /// A report on `subject`.
+    pub fn of(
+        subject: Subject,
+        mut findings: Vec<Finding>,
+        mut incomplete: Vec<Incomplete>,
+        files: usize,
+        elapsed: Duration,
+    ) -> Report {
+        findings.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()).then_with(|| a.message.cmp(&b.message)));
+        findings.dedup();
+        incomplete.sort();
+        incomplete.dedup();
+        let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
+        let summary = Summary {
+            errors: count(Severity::Error),
+            warnings: count(Severity::Warning),
+            infos: count(Severity::Info),
+            files,
+            elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+        };
+        let tool = Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        Report { schema: SCHEMA, tool, environment: subject, findings, incomplete, summary, notes: Vec::new() }
+    }
+
+    /// The most severe finding, if there is one.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.severity).max()
+    }
+}
+
+/// Where a report's files are, for formats that show source or link to it.
+pub trait View {
+    /// The text of a file, if it can be had.
+    fn source(&self, root: RootId, path: &str) -> Option<String>;
+
+    /// The path as a person can open it from here; the relative path inside a wheel.
+    fn place(&self, root: RootId, path: &str) -> String;
+}
+
+/// A view of nothing: reports read back from JSON.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSources;
+
+impl View for NoSources {
+    fn source(&self, _root: RootId, _path: &str) -> Option<String> {
+        None
+    }
+
+    fn place(&self, _root: RootId, path: &str) -> String {
+        path.to_owned()
+    }
+}
+
+/// A view of an environment, from a current folder.
+#[derive(Debug)]
+pub struct Workplace<'a> {
+    environment: &'a Environment,
+    folder: Option<PathBuf>,
+}
+
+impl<'a> Workplace<'a> {
+    /// The environment as seen from the current folder.
+    pub fn new(environment: &'a Environment) -> Workplace<'a> {
+        Workplace { environment, folder: std::env::current_dir().ok() }
+    }
+}
+
+impl View for Workplace<'_> {
+    fn source(&self, root: RootId, path: &str) -> Option<String> {
+        let bytes = self.environment.root(root).tree.read(path).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn place(&self, root: RootId, path: &str) -> String {
+        match self.environment.root(root).tree.on_disk(path) {
+            Some(file) => shorten(&file, self.folder.as_deref()).display().to_string(),
+            None => path.to_owned(),
+        }
+    }
+}
+
+/// `file` relative to `folder` if it lies there.
+fn shorten<'f>(file: &'f Path, folder: Option<&Path>) -> &'f Path {
+    folder.and_then(|folder| file.strip_prefix(folder).ok()).unwrap_or(file)
+}
+
+/// The formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
+pub enum Format {
+    /// For people: source excerpts, reasons, what to do.
+    Text,
+    /// One line per finding: `path:line:column: CODE message`.
+    Concise,
+    /// The contract, schema 1.
+    Json,
+}
+
+impl Format {
+    /// The format that a file name asks for.
+    pub fn of_file(path: &Path) -> Option<Format> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "txt" => Some(Format::Text),
+            "json" => Some(Format::Json),
+            _ => None,
+        }
+    }
+
+    /// Writes the report.
+    pub fn write(self, report: &Report, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Format::Text => text::write(report, view, style, out),
+            Format::Concise => concise::write(report, view, style, out),
+            Format::Json => json::write(report, out),
+        }
+    }
+}
+
+/// `1 file`, `2 files`.
+pub fn count(n: usize, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        n => format!("{n} {noun}s"),
+    }
+}

@@ -51,14 +51,13 @@ impl Style {
         Style { color, ..Style::stdout(choice) }
     }
 
-    /// `error`, `warning` or `info` in its colour.
-    pub fn severity(self, severity: Severity) -> String {
-        let (word, paint): (_, fn(&str) -> ColoredString) = match severity {
-            Severity::Error => ("error", |word| word.red().bold()),
-            Severity::Warning => ("warning", |word| word.yellow().bold()),
-            Severity::Info => ("info", |word| word.blue().bold()),
-        };
-        self.paint(word, paint)
+    /// `text` in the colour of a severity.
+    pub fn severity_color(self, severity: Severity, text: &str) -> String {
+        match severity {
+            Severity::Error => self.paint(text, |text| text.red().bold()),
+            Severity::Warning => self.paint(text, |text| text.yellow().bold()),
+            Severity::Info => self.paint(text, |text| text.blue().bold()),
+        }
     }
 
     /// Headings, codes, what the eye should find first.
@@ -120,13 +119,13 @@ fn wants_color(choice: ColorChoice, terminal: bool, variable: impl Fn(&str) -> O
     }
 }
 
-/// Breaks `text` at spaces into lines of at most `width` cells; words that are longer (paths, commands) stay whole.
-/// Newlines in `text` are kept.
+/// Breaks `text` at spaces into lines of at most `width` cells. Words that are longer (paths) and commands between
+/// backticks stay whole, so that they can be copied. Newlines in `text` are kept.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
         let mut line = String::new();
-        for word in paragraph.split(' ') {
+        for word in words(paragraph) {
             if !line.is_empty() && line.width() + 1 + word.width() > width {
                 lines.push(std::mem::take(&mut line));
             } else if !line.is_empty() {
@@ -137,6 +136,15 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// Splits at the spaces that are not between backticks.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    text.split(move |c| {
+        quoted ^= c == '`';
+        c == ' ' && !quoted
+    })
 }
 
 /// Wraps `text` after a label, continuation lines indented under the text: `help: run this` ...
@@ -182,6 +190,7 @@ mod tests {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("a/very/long/path is here", 6), ["a/very/long/path", "is", "here"]);
         assert_eq!(wrap("one\n\ntwo", 10), ["one", "", "two"]);
+        assert_eq!(wrap("then run `pip install x`.", 10), ["then run", "`pip install x`."]);
         assert_eq!(wrap_after("help:", "help:", "one two three", 25), "help: one two three");
     }
 

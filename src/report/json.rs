@@ -1,0 +1,11 @@
+//! The contract: schema 1, described by docs/schema.json.
+
+use std::io::{self, Write};
+
+use super::Report;
+
+/// Writes the report as JSON.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}

@@ -10,6 +10,7 @@ pub mod link;
 pub mod native;
 pub mod packs;
 pub mod probe;
+pub mod progress;
 pub mod python;
 pub mod report;
 pub mod rules;

@@ -2,6 +2,7 @@
 
 pub mod args;
 pub mod explain;
+pub mod output;
 pub mod rules;
 
 use std::fmt;

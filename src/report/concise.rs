@@ -18,3 +18,14 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn sample_report() {
+        insta::assert_snapshot!(sample::render(|report, view, out| write(report, view, Style::PLAIN, out)));
+    }
+}

@@ -98,6 +98,14 @@ impl Excerpt {
     }
 }
 
+/// Line and column (from 1, in characters) of a byte of a source; `None` if a character does not start there.
+pub fn line_and_column(source: &str, offset: usize) -> Option<(usize, usize)> {
+    let before = source.get(..offset)?;
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next()?.chars().count() + 1;
+    Some((line, column))
+}
+
 /// The last line that is marked.
 fn last_marked(place: Place) -> usize {
     let (line, end) = (place.line as usize, place.end_line as usize);

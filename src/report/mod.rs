@@ -5,9 +5,13 @@
 
 pub mod concise;
 pub mod excerpt;
+pub mod github;
 pub mod json;
+pub mod junit;
+pub mod markdown;
 #[cfg(test)]
 pub mod sample;
+pub mod sarif;
 pub mod style;
 pub mod text;
 
@@ -43,6 +47,36 @@ pub struct Report {
     /// What a person should know about the run itself, such as an ignore that matches nothing (not part of the JSON).
     #[serde(skip)]
     pub notes: Vec<String>,
+    /// Which findings fail the run (not part of the JSON).
+    #[serde(skip)]
+    pub fail_on: FailOn,
+}
+
+/// Which findings fail a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FailOn {
+    /// Errors.
+    #[default]
+    Error,
+    /// Errors and warnings.
+    Warning,
+    /// Every finding.
+    Info,
+    /// None.
+    Never,
+}
+
+impl FailOn {
+    /// Whether a finding of this severity fails the run.
+    pub fn includes(self, severity: Severity) -> bool {
+        match self {
+            FailOn::Error => severity >= Severity::Error,
+            FailOn::Warning => severity >= Severity::Warning,
+            FailOn::Info => true,
+            FailOn::Never => false,
+        }
+    }
 }
 
 /// Which fa-doctor wrote a report.
@@ -143,7 +177,31 @@ impl Report {
             elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         };
         let tool = Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-        Report { schema: SCHEMA, tool, environment: subject, findings, incomplete, summary, notes: Vec::new() }
+        Report {
+            schema: SCHEMA,
+            tool,
+            environment: subject,
+            findings,
+            incomplete,
+            summary,
+            notes: Vec::new(),
+            fail_on: FailOn::default(),
+        }
+    }
+
+    /// `2 errors, 1 warning; 1 not checked`, or `nothing found`.
+    pub fn headline(&self) -> String {
+        let Summary { errors, warnings, infos, .. } = self.summary;
+        let infos = (infos > 0).then(|| format!("{infos} info"));
+        let counted = [(errors, "error"), (warnings, "warning")].into_iter().filter(|(n, _)| *n > 0);
+        let mut parts: Vec<_> = counted.map(|(n, noun)| count(n, noun)).chain(infos).collect();
+        if parts.is_empty() {
+            parts.push("nothing found".to_owned());
+        }
+        match self.incomplete.len() {
+            0 => parts.join(", "),
+            n => format!("{}; {n} not checked", parts.join(", ")),
+        }
     }
 
     /// The most severe finding, if there is one.
@@ -217,15 +275,46 @@ pub enum Format {
     Concise,
     /// The contract, schema 1.
     Json,
+    /// SARIF 2.1.0, for code scanning.
+    Sarif,
+    /// Annotations of a GitHub Actions log.
+    Github,
+    /// For job summaries, comments and issues.
+    Markdown,
+    /// JUnit XML, for CI dashboards.
+    Junit,
 }
 
 impl Format {
-    /// The format that a file name asks for.
-    pub fn of_file(path: &Path) -> Option<Format> {
-        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
-            "txt" => Some(Format::Text),
-            "json" => Some(Format::Json),
+    /// The format that only files with this extension have.
+    pub fn of_extension(path: &Path) -> Option<Format> {
+        match extension(path)?.as_str() {
+            "sarif" => Some(Format::Sarif),
+            "md" | "markdown" => Some(Format::Markdown),
+            "xml" => Some(Format::Junit),
             _ => None,
+        }
+    }
+
+    /// The format that files with this extension usually have.
+    pub fn of_usual_extension(path: &Path) -> Option<Format> {
+        match extension(path)?.as_str() {
+            "txt" | "log" => Some(Format::Text),
+            "json" => Some(Format::Json),
+            _ => Format::of_extension(path),
+        }
+    }
+
+    /// As on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Concise => "concise",
+            Format::Json => "json",
+            Format::Sarif => "sarif",
+            Format::Github => "github",
+            Format::Markdown => "markdown",
+            Format::Junit => "junit",
         }
     }
 
@@ -235,8 +324,16 @@ impl Format {
             Format::Text => text::write(report, view, style, out),
             Format::Concise => concise::write(report, view, style, out),
             Format::Json => json::write(report, out),
+            Format::Sarif => sarif::write(report, view, out),
+            Format::Github => github::write(report, view, out),
+            Format::Markdown => markdown::write(report, view, out),
+            Format::Junit => junit::write(report, view, out),
         }
     }
+}
+
+fn extension(path: &Path) -> Option<String> {
+    Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
 /// `1 file`, `2 files`.

@@ -119,7 +119,7 @@ pub fn report() -> Report {
         Finding {
             symbol: "ForwardAmpere.is_split".into(),
             message: "AttributeError: 'ForwardAmpere' object has no attribute 'is_split'".into(),
-            related: vec![related(forward, 9, reads), related(forward, 8, reads), related(forward, 7, reads)],
+            related: vec![related(forward, 8, reads), related(forward, 9, reads)],
             fix: Some(Fix {
                 applicability: Applicability::Unsafe,
                 title: "Set `self.is_split = False` in `ForwardAmpere.__init__`".into(),

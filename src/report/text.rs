@@ -37,7 +37,7 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
 }
 
 /// One finding: excerpt, related places, help.
-fn finding_block(finding: &Finding, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.term_width(style.width);
     let (level, word) = match finding.severity {
@@ -182,30 +182,20 @@ fn summary(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()>
     if let Some(packages) = packages(report) {
         line("packages:   ", &packages)?;
     }
-    let Summary { errors, warnings, infos, files, elapsed_ms } = report.summary;
+    let Summary { files, elapsed_ms, .. } = report.summary;
     let seconds = elapsed_ms as f64 / 1000.0;
     line("read:       ", &format!("{} in {seconds:.2} s", count(files, "source file")))?;
+    let headline = report.headline();
     let verdict = match (report.worst(), report.incomplete.is_empty()) {
-        (None, true) => style.good("nothing found"),
-        (None, false) => style.caution("nothing found in what could be checked"),
-        (Some(worst), _) => {
-            let parts = [(errors, "error"), (warnings, "warning"), (infos, "info")];
-            let parts = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, noun)| match noun {
-                "info" => format!("{n} info"),
-                _ => count(n, noun),
-            });
-            style.severity_color(worst, &parts.collect::<Vec<_>>().join(", "))
-        }
+        (None, true) => style.good(&headline),
+        (None, false) => style.caution(&headline),
+        (Some(worst), _) => style.severity_color(worst, &headline),
     };
-    let gaps = match report.incomplete.len() {
-        0 => String::new(),
-        n => format!("; {}", style.caution(&format!("{n} not checked"))),
-    };
-    writeln!(out, "{}       {verdict}{gaps}", style.dim("found:"))
+    writeln!(out, "{}       {verdict}", style.dim("found:"))
 }
 
 /// The packages that matter most: all if they are few, else those with findings and how many others there are.
-fn packages(report: &Report) -> Option<String> {
+pub(super) fn packages(report: &Report) -> Option<String> {
     let packages = &report.environment.packages;
     let with_findings = |package: &Package| report.findings.iter().any(|f| f.package.as_ref() == Some(&package.name));
     let few = packages.len() <= FEW;

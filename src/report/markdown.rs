@@ -1,0 +1,107 @@
+//! Markdown: job summaries, pull request comments and issue reports.
+
+use std::io::{self, Write};
+
+use super::{Report, Style, View, text};
+use crate::finding::Severity;
+
+/// Findings beyond this are counted, not shown: a job summary is cut off at one megabyte.
+const SHOWN: usize = 200;
+
+/// Writes a heading, the environment, and one section per finding.
+pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### fa-doctor: {}\n", report.headline())?;
+    environment(report, out)?;
+    for finding in report.findings.iter().take(SHOWN) {
+        let icon = match finding.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Info => "info",
+        };
+        let title = format!("{icon} {} {}", finding.code, finding.name);
+        let place = format!("{}:{}", finding.path, finding.line);
+        let open = if finding.severity == Severity::Error { " open" } else { "" };
+        writeln!(out, "<details{open}><summary><b>{}</b> <code>{}</code></summary>\n", html(&title), html(&place))?;
+        let mut block = Vec::new();
+        text::finding_block(finding, view, Style::PLAIN, &mut block)?;
+        fenced(&String::from_utf8_lossy(&block), out)?;
+        writeln!(out, "</details>\n")?;
+    }
+    if report.findings.len() > SHOWN {
+        writeln!(out, "{} more findings are not shown here.\n", report.findings.len() - SHOWN)?;
+    }
+    if !report.incomplete.is_empty() {
+        writeln!(out, "Not checked:\n")?;
+        for gap in &report.incomplete {
+            writeln!(out, "- {}: {}", code(&gap.path), code(&gap.reason))?;
+        }
+        writeln!(out)?;
+    }
+    for note in &report.notes {
+        writeln!(out, "Note: {}\n", code(note))?;
+    }
+    Ok(())
+}
+
+/// What was looked at, as a table.
+fn environment(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let environment = &report.environment;
+    writeln!(out, "| | |\n|---|---|")?;
+    let list = |items: &[String]| items.iter().map(|item| code(item)).collect::<Vec<_>>().join("<br>");
+    writeln!(out, "| environment | {} |", list(&environment.roots))?;
+    if let Some(python) = &environment.python {
+        writeln!(out, "| Python | {} |", code(python))?;
+    }
+    if !environment.arch.is_empty() {
+        writeln!(out, "| architecture | {} |", list(&environment.arch))?;
+    }
+    if let Some(packages) = text::packages(report) {
+        let packages: Vec<_> = packages.split(", ").map(code).collect();
+        writeln!(out, "| packages | {} |", packages.join(", "))?;
+    }
+    let tool = &report.tool;
+    writeln!(out, "| checked with | {} {}, {} files |\n", tool.name, tool.version, report.summary.files)
+}
+
+/// Text in a code block, whatever backticks it holds.
+pub fn fenced(text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let fence = "`".repeat(longest_run(text).max(2) + 1);
+    writeln!(out, "{fence}text\n{}\n{fence}\n", text.trim_end())
+}
+
+/// Text as inline code, whatever backticks or pipes it holds: nothing in it is markup or mentions anybody.
+pub fn code(text: &str) -> String {
+    let text = text.replace('\n', " ").replace('|', "\\|");
+    let fence = "`".repeat(longest_run(&text) + 1);
+    let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
+    format!("{fence}{pad}{text}{pad}{fence}")
+}
+
+fn longest_run(text: &str) -> usize {
+    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+fn html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn summary() {
+        insta::assert_snapshot!(sample::render(write));
+    }
+
+    #[test]
+    fn code_is_only_code() {
+        assert_eq!(code("a|b"), "`a\\|b`");
+        assert_eq!(code("`x`"), "`` `x` ``");
+        assert_eq!(code("@someone"), "`@someone`");
+        let mut out = Vec::new();
+        fenced("````\nx", &mut out).expect("writing into memory");
+        assert_eq!(String::from_utf8_lossy(&out), "`````text\n````\nx\n`````\n\n");
+    }
+}

@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_fix_that_touches_another_waits() {
-        let (first, second, third) = (vec![edit(5, 5, "a")], vec![edit(9, 9, "x"), edit(5, 5, "b")], vec![edit(9, 9, "y")]);
+        let (first, second, third) =
+            (vec![edit(5, 5, "a")], vec![edit(9, 9, "x"), edit(5, 5, "b")], vec![edit(9, 9, "y")]);
         assert_eq!(compatible([&first[..], &second[..], &third[..]]), [0, 2]);
         assert_eq!(compatible([&first[..], &first.clone()[..]]), [0, 1]);
     }

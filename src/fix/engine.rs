@@ -105,7 +105,9 @@ pub fn plan(workspace: &mut dyn Workspace, first: Vec<Finding>, choice: &Choice<
                 for finding in batch {
                     // After an earlier one of the batch was applied, its offsets are those of the last scan.
                     let current = plan.remaining.iter().find(|other| key(other) == key(&finding)).cloned();
-                    let Some(current) = current.filter(|finding| is_candidate(finding, choice, &refused)) else { continue };
+                    let Some(current) = current.filter(|finding| is_candidate(finding, choice, &refused)) else {
+                        continue;
+                    };
                     match attempt(workspace, &plan, std::slice::from_ref(&current))? {
                         Ok(next) => (plan, any) = (next, true),
                         Err(reason) => drop(refused.insert(key(&current), reason)),

@@ -167,8 +167,7 @@ impl Attributes {
     pub fn of_new_file_in(folder: &Path) -> io::Result<Attributes> {
         let attributes = Attributes::of(folder)?;
         #[cfg(unix)]
-        let attributes =
-            Attributes { mode: attributes.mode & 0o666, owner: attributes.owner, ..Attributes::default() };
+        let attributes = Attributes { mode: attributes.mode & 0o666, owner: attributes.owner, ..Attributes::default() };
         Ok(attributes)
     }
 

@@ -160,9 +160,7 @@ pub fn transactions(root: &Path) -> Result<Vec<Transaction>, JournalError> {
 
 /// Whether a path from a journal stays inside its root.
 fn is_inside(path: &str) -> bool {
-    !path.is_empty()
-        && !path.contains(['\\', ':'])
-        && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    !path.is_empty() && !path.contains(['\\', ':']) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 /// Writes a new transaction, with the bytes of the originals in the order of their copies. The lock is held.
@@ -176,20 +174,29 @@ pub fn create(disk: &Disk<'_>, root: &Path, entries: Vec<Entry>, originals: &[&[
     }
     let id = numbered_folders(&store)?.into_iter().max().unwrap_or(0) + 1;
     let folder = store.join(format!("{id:04}"));
-    let unfinished = store.join(format!("{id:04}.new"));
+    let created = fill(disk, &store, &folder, entries, originals);
+    if created.is_err() && folder.exists() {
+        // Nothing has changed yet, so there is nothing to take back. What cannot be removed does no harm.
+        let _ = disk.remove(&folder.join(JOURNAL)).and_then(|()| remove_leftover(disk, &folder));
+    }
+    Ok(Transaction { id, folder, journal: created?, complete: false })
+}
+
+/// Makes the folder of a transaction under another name and renames it when it is whole.
+fn fill(disk: &Disk<'_>, store: &Path, folder: &Path, entries: Vec<Entry>, originals: &[&[u8]]) -> io::Result<Journal> {
+    let unfinished = folder.with_extension("new");
     disk.create_folder(&unfinished)?;
     for (index, bytes) in originals.iter().enumerate() {
         disk.write_new(&unfinished.join(index.to_string()), bytes, None)?;
     }
-    let journal =
-        Journal { schema: SCHEMA, tool: env!("CARGO_PKG_VERSION").to_owned(), time: now(), files: entries };
+    let journal = Journal { schema: SCHEMA, tool: env!("CARGO_PKG_VERSION").to_owned(), time: now(), files: entries };
     let mut text = serde_json::to_vec_pretty(&journal)?;
     text.push(b'\n');
     disk.write_new(&unfinished.join(JOURNAL), &text, None)?;
     disk.sync_folder(&unfinished)?;
-    disk.rename(&unfinished, &folder)?;
-    disk.sync_folder(&store)?;
-    Ok(Transaction { id, folder, journal, complete: false })
+    disk.rename(&unfinished, folder)?;
+    disk.sync_folder(store)?;
+    Ok(journal)
 }
 
 /// Says that every file of a transaction has its new bytes.

@@ -3,6 +3,7 @@
 //! A fix is a set of edits that are applied together. The engine applies what fits, looks again, and goes on until nothing
 //! changes; the result is a plan in memory. Only a transaction writes it to disk, and undo takes it back.
 
+pub mod adapter;
 pub mod apply;
 pub mod diff;
 pub mod engine;

@@ -128,8 +128,7 @@ pub fn commit(disk: &Disk<'_>, lock: &Lock, changes: &[Change]) -> Result<Receip
     let mut entries = Vec::new();
     let mut originals: Vec<Vec<u8>> = Vec::new();
     let mut keep = |bytes: Vec<u8>, link: Option<String>, modified: Option<i128>| {
-        let original =
-            Original { sha256: journal::digest(&bytes), copy: originals.len().to_string(), link, modified };
+        let original = Original { sha256: journal::digest(&bytes), copy: originals.len().to_string(), link, modified };
         originals.push(bytes);
         original
     };
@@ -169,8 +168,7 @@ pub fn commit(disk: &Disk<'_>, lock: &Lock, changes: &[Change]) -> Result<Receip
         }
     }
     let copies: Vec<&[u8]> = originals.iter().map(Vec::as_slice).collect();
-    let mut transaction =
-        journal::create(disk, root, entries, &copies).map_err(failed(&root.join(journal::FOLDER)))?;
+    let mut transaction = journal::create(disk, root, entries, &copies).map_err(failed(&root.join(journal::FOLDER)))?;
 
     let written = write(disk, root, changes, &receipt.removed).and_then(|()| {
         journal::mark_complete(disk, &mut transaction).map_err(|error| (transaction.folder.clone(), error))
@@ -228,9 +226,7 @@ pub fn compiled(root: &Path, source: &str) -> Vec<String> {
     let Ok(entries) = fs::read_dir(root.join(&cache)) else { return Vec::new() };
     let mut found: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|file| {
-            file.strip_prefix(stem).is_some_and(|rest| rest.starts_with('.')) && file.ends_with(".pyc")
-        })
+        .filter(|file| file.strip_prefix(stem).is_some_and(|rest| rest.starts_with('.')) && file.ends_with(".pyc"))
         .map(|file| format!("{cache}/{file}"))
         .collect();
     found.sort_unstable();

@@ -113,8 +113,7 @@ pub fn undo(
 pub fn roll_back(disk: &Disk<'_>, root: &Path, transaction: &Transaction) -> Result<(), UndoError> {
     let mut report = UndoReport::default();
     let mut changed = BTreeSet::new();
-    let actions =
-        plan(root, transaction, false, &|_| None, &mut BTreeMap::new(), &mut report, &mut changed)?;
+    let actions = plan(root, transaction, false, &|_| None, &mut BTreeMap::new(), &mut report, &mut changed)?;
     if !changed.is_empty() {
         return Err(UndoError::ChangedSince(changed.into_iter().collect()));
     }
@@ -175,12 +174,7 @@ fn plan<'t>(
 }
 
 /// Restores the files of a transaction and forgets it.
-fn take_back(
-    disk: &Disk<'_>,
-    root: &Path,
-    transaction: &Transaction,
-    actions: &[Action<'_>],
-) -> Result<(), UndoError> {
+fn take_back(disk: &Disk<'_>, root: &Path, transaction: &Transaction, actions: &[Action<'_>]) -> Result<(), UndoError> {
     journal::unmark_complete(disk, transaction).map_err(io_error(&transaction.folder))?;
     for action in actions {
         if let Action::Restore(entry, original) = action {

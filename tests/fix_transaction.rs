@@ -51,8 +51,11 @@ fn changes() -> Vec<Change> {
     ]
 }
 
-/// Everything that a person could tell apart: bytes, link targets, modes and ages.
-fn snapshot(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<PathBuf>, u32, Option<std::time::SystemTime>)> {
+/// Bytes, link target, mode and age of a file: everything that a person could tell apart.
+type Looks = (Vec<u8>, Option<PathBuf>, u32, Option<std::time::SystemTime>);
+
+/// Every file below a folder.
+fn snapshot(root: &Path) -> BTreeMap<PathBuf, Looks> {
     let entries = walkdir::WalkDir::new(root).into_iter().map(|entry| entry.unwrap());
     let files = entries.filter(|entry| !entry.file_type().is_dir());
     files

@@ -5,6 +5,7 @@
 
 pub mod adapter;
 pub mod apply;
+pub mod derive;
 pub mod diff;
 pub mod engine;
 pub mod files;

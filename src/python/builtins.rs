@@ -155,11 +155,8 @@ const ALWAYS: &[&str] = &[
 ];
 
 /// Builtins with the first version that has them.
-const SINCE: &[(&str, (u32, u32))] = &[
-    ("BaseExceptionGroup", (3, 11)),
-    ("ExceptionGroup", (3, 11)),
-    ("PythonFinalizationError", (3, 13)),
-];
+const SINCE: &[(&str, (u32, u32))] =
+    &[("BaseExceptionGroup", (3, 11)), ("ExceptionGroup", (3, 11)), ("PythonFinalizationError", (3, 13))];
 
 /// Names that every module has without binding them.
 const MODULE: &[&str] = &[

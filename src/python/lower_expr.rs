@@ -124,9 +124,7 @@ impl<'a> Lowering<'a> {
             }
             Ast::ListComp(c) => self.comprehension(ComprehensionKind::List, None, &c.elt, &c.generators),
             Ast::SetComp(c) => self.comprehension(ComprehensionKind::Set, None, &c.elt, &c.generators),
-            Ast::DictComp(c) => {
-                self.comprehension(ComprehensionKind::Dict, c.key.as_deref(), &c.value, &c.generators)
-            }
+            Ast::DictComp(c) => self.comprehension(ComprehensionKind::Dict, c.key.as_deref(), &c.value, &c.generators),
             Ast::Generator(c) => self.comprehension(ComprehensionKind::Generator, None, &c.elt, &c.generators),
             Ast::Await(node) => ExprKind::Await(self.expr(&node.value)),
             Ast::Yield(node) => {
@@ -213,7 +211,9 @@ impl<'a> Lowering<'a> {
     /// `exec(..)`, `globals().update(..)`, `vars().update(..)`: names appear that no statement shows.
     fn note_dynamic(&mut self, callee: ExprId) {
         let namespace = |value: ExprId| match &self.out[value].kind {
-            ExprKind::Call(call) => matches!(self.out.dotted(call.callee).as_deref(), Some("globals" | "vars" | "locals")),
+            ExprKind::Call(call) => {
+                matches!(self.out.dotted(call.callee).as_deref(), Some("globals" | "vars" | "locals"))
+            }
             _ => false,
         };
         let (scope, module) = match self.out[callee].kind {
@@ -318,8 +318,7 @@ impl<'a> Lowering<'a> {
             }
             ast::InterpolatedStringElement::Interpolation(inner) => {
                 let value = self.expr(&inner.expression);
-                let plain =
-                    inner.conversion.is_none() && inner.format_spec.is_none() && inner.debug_text.is_none();
+                let plain = inner.conversion.is_none() && inner.format_spec.is_none() && inner.debug_text.is_none();
                 parts.push(FStringPart::Value { value, plain });
                 if let Some(spec) = inner.format_spec.as_deref() {
                     for element in &spec.elements {

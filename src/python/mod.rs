@@ -48,9 +48,8 @@ pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
                 && import.names.iter().any(|alias| alias.name.as_str() == "annotations")
         })
     });
-    let line_starts = std::iter::once(0)
-        .chain(memchr::memchr_iter(b'\n', decoded.text.as_bytes()).map(|at| at as u32 + 1))
-        .collect();
+    let line_starts =
+        std::iter::once(0).chain(memchr::memchr_iter(b'\n', decoded.text.as_bytes()).map(|at| at as u32 + 1)).collect();
     let module = Module {
         name: origin.name,
         is_package: origin.is_package,

@@ -1,0 +1,3 @@
+//! Fixes that follow from the sources themselves.
+
+pub mod source;

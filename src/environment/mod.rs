@@ -2,18 +2,34 @@
 //!
 //! Everything behind [`Tree`] is read-only; a wheel is read in place through its central directory.
 
-pub mod discover;
+pub mod arch;
+mod discover;
 pub mod distribution;
+mod error;
+mod folder;
 pub mod gpu;
 pub mod interpreter;
-pub mod paths;
-pub mod target;
+mod load;
+mod mention;
+pub mod metadata;
+mod ownership;
+mod paths;
+mod project;
+mod pth;
+pub mod record;
+mod target;
 pub mod tree;
+mod wheel;
 
 pub use distribution::{Distribution, RecordEntry};
+pub use error::LoadError;
+pub use load::Request;
+pub use metadata::normalize as normalize_name;
 pub use tree::{EntryKind, Tree};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use crate::finding::Incomplete;
 
 /// Index into [`Environment::roots`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -26,6 +42,9 @@ pub struct Root {
     pub path: PathBuf,
     /// How reports name it: the path as the user gave it.
     pub label: String,
+    /// What it is put together from, in the order of [`Tree::layer`]: several wheels given together are one root, as
+    /// if they had been installed into one folder. Otherwise just `path`.
+    pub parts: Vec<PathBuf>,
     /// What kind of place it is.
     pub kind: RootKind,
     /// Its files.
@@ -45,8 +64,15 @@ pub enum RootKind {
     Checkout,
 }
 
+impl Root {
+    /// A root of one part, named as its path.
+    pub fn new(path: &Path, kind: RootKind, tree: Tree) -> Root {
+        Root { path: path.to_owned(), label: path.display().to_string(), parts: vec![path.to_owned()], kind, tree }
+    }
+}
+
 /// One entry of the module search path: a folder inside a root.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SearchEntry {
     /// The root.
     pub root: RootId,
@@ -69,7 +95,7 @@ pub enum Platform {
 }
 
 /// Everything that was found at the targets.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Environment {
     /// Every place that files come from.
     pub roots: Vec<Root>,
@@ -88,7 +114,9 @@ pub struct Environment {
     /// Architectures asked for with `--arch`, normalised to `sm_120`.
     pub arch: Vec<String>,
     /// What could not be read while looking.
-    pub incomplete: Vec<crate::finding::Incomplete>,
+    pub incomplete: Vec<Incomplete>,
+    /// Filled when owners are asked for.
+    pub(crate) ownership: ownership::Ownership,
 }
 
 impl Environment {
@@ -101,12 +129,30 @@ impl Environment {
     pub fn distribution(&self, normalized: &str) -> Option<&Distribution> {
         self.distributions.iter().find(|d| d.name == normalized)
     }
-}
 
-impl Environment {
-    /// The distribution that owns `path` of `root`: by RECORD for contested top-level names, else by the top-level
-    /// folder that the distribution installs.
-    pub fn owner(&self, _root: RootId, _path: &str) -> Option<&Distribution> {
-        unimplemented!()
+    /// Every place that was looked at, as reports name it.
+    pub fn labels(&self) -> Vec<String> {
+        let seen = self.roots.iter().filter(|root| root.kind != RootKind::StandardLibrary);
+        seen.flat_map(|root| &root.parts).map(|part| part.display().to_string()).collect()
+    }
+
+    /// The place that holds `path` of `root`, as reports name it: the wheel, where the root is several.
+    pub fn label_of(&self, root: RootId, path: &str) -> String {
+        let root = self.root(root);
+        match root.parts.as_slice() {
+            [] | [_] => root.label.clone(),
+            parts => parts[root.tree.layer(path).min(parts.len() - 1)].display().to_string(),
+        }
+    }
+
+    /// The error for an environment with nothing in it that is audited.
+    pub fn nothing_to_scan(&self) -> LoadError {
+        let installed = self.distributions.len();
+        let looked = self.labels().into_iter().map(|label| format!("{label}: no attention package"));
+        let hint = match installed {
+            0 => "give a virtual environment, a site-packages folder or a wheel:\nfa-doctor scan .venv".to_owned(),
+            _ => format!("{installed} packages are installed there; to check one of them: fa-doctor scan --all"),
+        };
+        LoadError::NothingToScan { looked: looked.collect(), hint }
     }
 }

@@ -1,1 +1,312 @@
 //! What a TARGET on the command line is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::distribution::is_info;
+use super::metadata::{name_and_version, normalize};
+use super::{EntryKind, LoadError};
+
+/// What a TARGET on the command line is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    /// A wheel file.
+    Wheel(PathBuf),
+    /// A folder with the contents of one wheel.
+    Unpacked(PathBuf),
+    /// A site-packages folder, or what is used as one.
+    Site(PathBuf),
+    /// A virtual environment, a conda environment or the prefix of an interpreter.
+    Prefix(Prefix),
+    /// A Python executable.
+    Interpreter(PathBuf),
+    /// A source checkout, or a folder of packages without metadata.
+    Checkout(PathBuf),
+}
+
+/// The prefix of an interpreter, read without running it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Prefix {
+    pub path: PathBuf,
+    pub python: Option<(u32, u32)>,
+    /// Folders of the standard library, where they are on this machine.
+    pub library: Vec<PathBuf>,
+    /// The site-packages folders, in order.
+    pub site: Vec<PathBuf>,
+    pub executable: Option<PathBuf>,
+}
+
+/// What `path` is; a folder of several wheels is each of them.
+pub(super) fn classify(path: &Path) -> Result<Vec<Target>, LoadError> {
+    let metadata = fs::metadata(path).map_err(|error| LoadError::of_path(path, error))?;
+    if !metadata.is_dir() {
+        return classify_file(path).map(|target| vec![target]);
+    }
+    let names = list(path).map_err(|error| LoadError::of_path(path, error))?;
+    if let Some(prefix) = prefix(path) {
+        return Ok(vec![Target::Prefix(prefix)]);
+    }
+    let infos = infos(&names);
+    let holds = |name: &str| names.iter().any(|(entry, _)| entry == name);
+    if is_site_name(path) {
+        return Ok(vec![Target::Site(path.to_owned())]);
+    }
+    if is_project(path) {
+        return Ok(vec![Target::Checkout(path.to_owned())]);
+    }
+    match infos.as_slice() {
+        [] => {}
+        // What pip installs has an INSTALLER beside the METADATA; what unzip leaves has none.
+        [info] if !path.join(info).join("INSTALLER").exists() && path.join(info).join("WHEEL").exists() => {
+            return Ok(vec![Target::Unpacked(path.to_owned())]);
+        }
+        _ => return Ok(vec![Target::Site(path.to_owned())]),
+    }
+    // Inside a prefix: `lib/python3.12`, `bin`.
+    for child in ["site-packages", "dist-packages"] {
+        if holds(child) {
+            return Ok(vec![Target::Site(path.join(child))]);
+        }
+    }
+    if let Some(prefix) = path.parent().filter(|_| holds("python") || holds("python3")).and_then(prefix) {
+        return Ok(vec![Target::Prefix(prefix)]);
+    }
+    if holds("__init__.py") {
+        return classify(package_root(path));
+    }
+    let several = wheels_in(path, &names)?;
+    if !several.is_empty() {
+        return Ok(several);
+    }
+    let holds_modules = names.iter().any(|(name, kind)| match kind {
+        EntryKind::File => name.ends_with(".py"),
+        EntryKind::Folder => holds_packages(&path.join(name)),
+    });
+    if holds_modules {
+        return Ok(vec![Target::Checkout(path.to_owned())]);
+    }
+    // A project folder whose environment is below it.
+    if let Some(prefix) = prefix(&path.join(".venv")).or_else(|| prefix(&path.join("venv"))) {
+        return Ok(vec![Target::Prefix(prefix)]);
+    }
+    Err(nothing_in(path))
+}
+
+fn classify_file(path: &Path) -> Result<Target, LoadError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    if name.ends_with(".whl") {
+        return Ok(Target::Wheel(path.to_owned()));
+    }
+    if name.starts_with("python") || name.starts_with("pypy") {
+        return Ok(Target::Interpreter(path.to_owned()));
+    }
+    Err(LoadError::NotATarget(path.to_owned()))
+}
+
+fn nothing_in(path: &Path) -> LoadError {
+    LoadError::NothingToScan {
+        looked: vec![format!(
+            "{}: no site-packages, no installed distribution,\n    no wheel, no Python package",
+            path.display()
+        )],
+        hint: "give a virtual environment, a site-packages folder or a wheel:\nfa-doctor scan .venv".to_owned(),
+    }
+}
+
+fn list(folder: &Path) -> std::io::Result<Vec<(String, EntryKind)>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let kind = if entry.path().is_dir() { EntryKind::Folder } else { EntryKind::File };
+        names.push((name, kind));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn infos(names: &[(String, EntryKind)]) -> Vec<&str> {
+    names.iter().filter(|(name, kind)| is_info(name, *kind)).map(|(name, _)| name.as_str()).collect()
+}
+
+fn is_site_name(path: &Path) -> bool {
+    // `.` and `..` have no name of their own.
+    let name = match path.file_name() {
+        Some(name) => Some(name.to_owned()),
+        None => path.canonicalize().ok().and_then(|path| path.file_name().map(ToOwned::to_owned)),
+    };
+    name.is_some_and(|name| name == "site-packages" || name == "dist-packages")
+}
+
+/// Whether a folder is a source project.
+pub(super) fn is_project(path: &Path) -> bool {
+    ["pyproject.toml", "setup.py", "setup.cfg"].iter().any(|name| path.join(name).is_file())
+}
+
+/// Whether a folder is a package, or a namespace with packages right inside.
+fn holds_packages(folder: &Path) -> bool {
+    if folder.join("__init__.py").is_file() {
+        return true;
+    }
+    let inside = list(folder).unwrap_or_default();
+    inside.iter().any(|(name, kind)| *kind == EntryKind::Folder && folder.join(name).join("__init__.py").is_file())
+}
+
+/// The folder that a package is imported from. `flash_attn/cute` may lie in a namespace, which has no `__init__.py`:
+/// the nearest folder that is an installation or a project decides, before the first without one.
+fn package_root(package: &Path) -> &Path {
+    let is_installation = |folder: &&Path| {
+        is_site_name(folder) || is_project(folder) || list(folder).is_ok_and(|names| !infos(&names).is_empty())
+    };
+    let above = || package.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    above()
+        .find(is_installation)
+        .or_else(|| above().find(|folder| !folder.join("__init__.py").exists()))
+        .unwrap_or(package)
+}
+
+/// The wheels and unpacked wheels right inside a folder.
+fn wheels_in(folder: &Path, names: &[(String, EntryKind)]) -> Result<Vec<Target>, LoadError> {
+    let mut targets = Vec::new();
+    for (name, kind) in names {
+        let path = folder.join(name);
+        match kind {
+            EntryKind::File if name.ends_with(".whl") => targets.push(Target::Wheel(path)),
+            EntryKind::Folder if list(&path).is_ok_and(|names| !infos(&names).is_empty()) => {
+                targets.push(Target::Unpacked(path));
+            }
+            _ => {}
+        }
+    }
+    Ok(targets)
+}
+
+/// Refuses two releases of one distribution among the wheels: no installation has both.
+pub(super) fn check_one_release_each(targets: &[Target]) -> Result<(), LoadError> {
+    let mut releases: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for target in targets {
+        for (name, version, place) in releases_of(target) {
+            releases.entry(normalize(&name)).or_default().entry(version).or_insert(place);
+        }
+    }
+    match releases.into_iter().find(|(_, versions)| versions.len() > 1) {
+        Some((name, versions)) => Err(LoadError::Ambiguous {
+            name,
+            versions: versions.into_iter().map(|(version, place)| format!("{version}  {place}")).collect(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn releases_of(target: &Target) -> Vec<(String, String, String)> {
+    let (names, place) = match target {
+        Target::Wheel(path) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let mut parts = name.splitn(3, '-');
+            let (Some(project), Some(version)) = (parts.next(), parts.next()) else { return Vec::new() };
+            (vec![format!("{project}-{version}.dist-info")], path)
+        }
+        Target::Unpacked(path) => {
+            let names = list(path).unwrap_or_default();
+            (infos(&names).into_iter().map(str::to_owned).collect(), path)
+        }
+        _ => return Vec::new(),
+    };
+    let release = |name: &String| {
+        let (name, version) = name_and_version(name)?;
+        Some((name.to_owned(), version.to_owned(), place.display().to_string()))
+    };
+    names.iter().filter_map(release).collect()
+}
+
+/// A prefix that holds site-packages: a virtual environment, a conda environment, an installed interpreter.
+pub(super) fn prefix(path: &Path) -> Option<Prefix> {
+    let config = fs::read_to_string(path.join("pyvenv.cfg")).ok();
+    let executable = ["bin/python", "bin/python3", "Scripts/python.exe", "python.exe"]
+        .iter()
+        .map(|name| path.join(name))
+        .find(|path| path.exists());
+    if config.is_none() && executable.is_none() && !path.join("conda-meta").is_dir() {
+        return None;
+    }
+    let setting = |key: &str| config.as_deref().and_then(|config| setting(config, key));
+    let declared = setting("version_info").or_else(|| setting("version")).and_then(|text| version(&text));
+    let (python, mut site) = site_folders(path, declared)?;
+    let python = declared.or(python);
+    // The interpreter that a virtual environment was made from: `home` is the folder of its executable.
+    let base = match setting("home") {
+        Some(home) if cfg!(windows) => PathBuf::from(home),
+        Some(home) => Path::new(&home).parent().map(Path::to_owned).unwrap_or_default(),
+        None => path.to_owned(),
+    };
+    if setting("include-system-site-packages").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        site.extend(site_folders(&base, python).map(|(_, folders)| folders).unwrap_or_default());
+    }
+    Some(Prefix { path: path.to_owned(), python, library: library(&base, python), site, executable })
+}
+
+fn setting(config: &str, key: &str) -> Option<String> {
+    let mut pairs = config.lines().filter_map(|line| line.split_once('='));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+}
+
+/// `3.12.3.final.0`, `python3.13t` or `pypy3.10` as (3, 12), (3, 13), (3, 10).
+pub(super) fn version(text: &str) -> Option<(u32, u32)> {
+    let text = text.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    let mut parts = text.split('.');
+    let major = parts.next()?.parse().ok()?;
+    let minor = parts.next()?;
+    let end = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
+    Some((major, minor[..end].parse().ok()?))
+}
+
+/// Major and minor version of Python.
+type Version = (u32, u32);
+
+/// The site-packages folders of a prefix, with the version of Python that their path names.
+fn site_folders(prefix: &Path, wanted: Option<Version>) -> Option<(Option<Version>, Vec<PathBuf>)> {
+    let windows = prefix.join("Lib").join("site-packages");
+    let mut by_version: BTreeMap<Option<Version>, Vec<PathBuf>> = BTreeMap::new();
+    for library in ["lib", "lib64", "local/lib"] {
+        let library = prefix.join(library);
+        for (name, _) in list(&library).unwrap_or_default() {
+            if !name.starts_with("python") && !name.starts_with("pypy") {
+                continue;
+            }
+            for packages in ["site-packages", "dist-packages"] {
+                let folder = library.join(&name).join(packages);
+                if folder.is_dir() {
+                    by_version.entry(version(&name)).or_default().push(folder);
+                }
+            }
+        }
+    }
+    // Debian's `lib/python3/dist-packages` belongs to every version.
+    let shared = by_version.remove(&None).unwrap_or_default();
+    let chosen = match wanted {
+        Some(wanted) => by_version.remove_entry(&Some(wanted)),
+        None => by_version.pop_last(),
+    };
+    let (python, mut folders) = chosen.unwrap_or_default();
+    folders.extend(shared);
+    // Where the file system ignores case, `lib` is `Lib`.
+    if folders.is_empty() && windows.is_dir() {
+        folders.push(windows);
+    }
+    (!folders.is_empty()).then_some((python, folders))
+}
+
+/// The standard library below the prefix of a base interpreter, if it is there.
+fn library(base: &Path, python: Option<(u32, u32)>) -> Vec<PathBuf> {
+    let mut candidates = vec![base.join("Lib")];
+    if let Some((major, minor)) = python {
+        for name in [format!("lib/python{major}.{minor}"), format!("lib/python{major}.{minor}t")] {
+            candidates.insert(0, base.join(name));
+        }
+    }
+    // Any file that has been in every release tells a library from a folder of that name.
+    let Some(library) = candidates.into_iter().find(|folder| folder.join("os.py").is_file()) else { return Vec::new() };
+    let dynamic = library.join("lib-dynload");
+    if dynamic.is_dir() { vec![library, dynamic] } else { vec![library] }
+}

@@ -1,0 +1,259 @@
+//! A wheel as a [`Tree`](super::Tree), read in place through its central directory.
+//!
+//! The file is mapped once and the directory parsed once; every read works on a cheap clone of the archive, so
+//! threads decompress side by side. Nothing is decompressed before it is asked for.
+
+use std::fs;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use zip::result::ZipError;
+use zip::{CompressionMethod, ZipArchive};
+
+use super::tree::{Bytes, EntryKind, LARGEST_SOURCE, join, missing, split, too_large};
+
+/// The mapped file, shared by all readers.
+#[derive(Clone)]
+struct Shared(Arc<memmap2::Mmap>);
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+pub(super) struct Wheel {
+    map: Shared,
+    archive: ZipArchive<Cursor<Shared>>,
+    /// Index in the archive by path.
+    files: FxHashMap<Box<str>, usize>,
+    /// Names by folder, sorted. Wheels rarely list their folders: they follow from the files.
+    folders: FxHashMap<Box<str>, Vec<(Box<str>, EntryKind)>>,
+}
+
+impl std::fmt::Debug for Wheel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wheel").field("files", &self.files.len()).finish_non_exhaustive()
+    }
+}
+
+impl Wheel {
+    pub(super) fn open(path: &Path) -> io::Result<Wheel> {
+        let file = fs::File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(invalid("is no regular file"));
+        }
+        if metadata.len() == 0 {
+            return Err(invalid("is empty"));
+        }
+        // SAFETY: read-only, and nobody is expected to truncate a wheel while it is looked at.
+        let map = Shared(Arc::new(unsafe { memmap2::Mmap::map(&file)? }));
+        let archive = ZipArchive::new(Cursor::new(map.clone())).map_err(|error| diagnose(&map.0, &error))?;
+        let mut wheel = Wheel { map, archive, files: FxHashMap::default(), folders: FxHashMap::default() };
+        wheel.index();
+        Ok(wheel)
+    }
+
+    fn index(&mut self) {
+        let metadata = self.archive.metadata();
+        self.files.reserve(metadata.len());
+        self.folders.insert("".into(), Vec::new());
+        for index in 0..metadata.len() {
+            let Ok(entry) = metadata.entry(index) else { continue };
+            let Ok(name) = std::str::from_utf8(entry.name_raw()) else { continue };
+            let (path, kind) = match name.strip_suffix('/') {
+                Some(folder) => (folder, EntryKind::Folder),
+                None => (name, EntryKind::File),
+            };
+            if !is_harmless(path) {
+                continue;
+            }
+            if kind == EntryKind::File {
+                self.files.insert(path.into(), index);
+            } else {
+                self.folders.entry(path.into()).or_default();
+            }
+            self.add_to_parents(path, kind);
+        }
+        for names in self.folders.values_mut() {
+            // Where one name is both, the folder sorts last and stays: it has files to offer.
+            names.sort_unstable_by(|a, b| b.cmp(a));
+            names.dedup_by(|a, b| a.0 == b.0);
+            names.reverse();
+        }
+        let folders = &self.folders;
+        self.files.retain(|path, _| !folders.contains_key(path));
+    }
+
+    /// Enters `path` in its folder, and that in its own, up to the first that is known.
+    fn add_to_parents(&mut self, path: &str, kind: EntryKind) {
+        let (mut path, mut kind) = (path, kind);
+        loop {
+            let (parent, name) = split(path);
+            let known = self.folders.get_mut(parent);
+            let is_known = known.is_some();
+            let names = match known {
+                Some(names) => names,
+                None => self.folders.entry(parent.into()).or_default(),
+            };
+            names.push((name.into(), kind));
+            if is_known {
+                return;
+            }
+            (path, kind) = (parent, EntryKind::Folder);
+        }
+    }
+
+    pub(super) fn kind(&self, path: &str) -> Option<EntryKind> {
+        if self.files.contains_key(path) {
+            return Some(EntryKind::File);
+        }
+        self.folders.contains_key(path).then_some(EntryKind::Folder)
+    }
+
+    pub(super) fn list(&self, folder: &str) -> Vec<(String, EntryKind)> {
+        let names = self.folders.get(folder).map(Vec::as_slice).unwrap_or_default();
+        names.iter().map(|(name, kind)| (name.to_string(), *kind)).collect()
+    }
+
+    pub(super) fn walk(
+        &self,
+        folder: &str,
+        enter: &(dyn Fn(&str) -> bool + Sync),
+        keep: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Vec<String> {
+        let mut files = Vec::new();
+        if self.files.contains_key(folder) && keep(folder) {
+            files.push(folder.to_owned());
+        }
+        let mut open = vec![folder.to_owned()];
+        while let Some(folder) = open.pop() {
+            for (name, kind) in self.folders.get(folder.as_str()).map(Vec::as_slice).unwrap_or_default() {
+                let path = join(&folder, name);
+                match kind {
+                    EntryKind::File if keep(&path) => files.push(path),
+                    EntryKind::Folder if enter(&path) => open.push(path),
+                    _ => {}
+                }
+            }
+        }
+        files.sort_unstable();
+        files
+    }
+
+    fn entry(&self, path: &str) -> io::Result<usize> {
+        self.files.get(path).copied().ok_or_else(|| missing(path))
+    }
+
+    pub(super) fn read(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let size = self.size(path).ok_or_else(|| missing(path))?;
+        if size > LARGEST_SOURCE {
+            return Err(too_large(path, size));
+        }
+        self.decompress(path, LARGEST_SOURCE, buffer)
+    }
+
+    /// Decompresses at most `limit` bytes: what the directory says about the size is a claim.
+    fn decompress(&self, path: &str, limit: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let mut archive = self.archive.clone();
+        let file = archive.by_index(self.entry(path)?).map_err(|error| unreadable(path, error))?;
+        // Deflate expands at most 1032 times, so a claim beyond that earns no memory in advance.
+        let plausible = file.size().min(file.compressed_size().saturating_mul(1032)).min(limit);
+        buffer.reserve(plausible as usize);
+        file.take(limit + 1).read_to_end(buffer).map_err(|error| damaged(path, &error))?;
+        if buffer.len() as u64 > limit {
+            return Err(too_large(path, buffer.len() as u64));
+        }
+        Ok(())
+    }
+
+    pub(super) fn map(&self, path: &str) -> io::Result<Bytes> {
+        if let Some(range) = self.stored(path)? {
+            return Ok(Bytes::Part(Arc::clone(&self.map.0), range));
+        }
+        let mut bytes = Vec::new();
+        let size = self.size(path).ok_or_else(|| missing(path))?;
+        self.decompress(path, size, &mut bytes)?;
+        Ok(Bytes::Owned(bytes))
+    }
+
+    /// Where a file lies that is stored uncompressed.
+    fn stored(&self, path: &str) -> io::Result<Option<std::ops::Range<usize>>> {
+        let mut archive = self.archive.clone();
+        let file = archive.by_index(self.entry(path)?).map_err(|error| unreadable(path, error))?;
+        if file.compression() != CompressionMethod::Stored || file.encrypted() {
+            return Ok(None);
+        }
+        let size = file.size();
+        let range = file.data_start().and_then(|start| {
+            let (start, length) = (usize::try_from(start).ok()?, usize::try_from(size).ok()?);
+            let end = start.checked_add(length)?;
+            (end <= self.map.0.len()).then_some(start..end)
+        });
+        Ok(range)
+    }
+
+    pub(super) fn stream(
+        &self,
+        path: &str,
+        consume: &mut dyn FnMut(&mut dyn Read) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut archive = self.archive.clone();
+        let mut file = archive.by_index(self.entry(path)?).map_err(|error| unreadable(path, error))?;
+        consume(&mut file)
+    }
+
+    pub(super) fn size(&self, path: &str) -> Option<u64> {
+        let index = *self.files.get(path)?;
+        Some(self.archive.by_index_data(index).ok()?.size())
+    }
+}
+
+/// Whether a name may be used as a path: hostile ones leave the tree, or mean different things on different systems.
+fn is_harmless(path: &str) -> bool {
+    !path.contains(['\\', '\0']) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+fn invalid(reason: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason.to_owned())
+}
+
+/// What is wrong with a file that is no readable archive.
+fn diagnose(bytes: &[u8], error: &ZipError) -> io::Error {
+    const LOCAL_FILE: &[u8] = b"PK\x03\x04";
+    const END_OF_DIRECTORY: &[u8] = b"PK\x05\x06";
+    let start = bytes.trim_ascii_start();
+    if start.starts_with(b"<") {
+        return invalid("is a web page or XML, not a wheel: the download went wrong");
+    }
+    if start.starts_with(b"version https://git-lfs") {
+        return invalid("is a Git LFS pointer, not the wheel itself");
+    }
+    if !bytes.starts_with(LOCAL_FILE) && !bytes.starts_with(END_OF_DIRECTORY) {
+        return invalid("is no zip archive, so it is no wheel");
+    }
+    // The end record, with the longest comment that it can carry.
+    let tail = &bytes[bytes.len().saturating_sub(22 + 0xffff)..];
+    if memchr::memmem::find(tail, END_OF_DIRECTORY).is_none() {
+        return io::Error::new(io::ErrorKind::UnexpectedEof, "is truncated: the directory at its end is missing");
+    }
+    invalid(&format!("is damaged: {error}"))
+}
+
+fn unreadable(path: &str, error: ZipError) -> io::Error {
+    match error {
+        ZipError::Io(error) => damaged(path, &error),
+        ZipError::CompressionMethodNotSupported(method) => {
+            let reason = format!("`{path}` is compressed with method {method}; wheels use deflate");
+            io::Error::new(io::ErrorKind::Unsupported, reason)
+        }
+        error => io::Error::new(io::ErrorKind::InvalidData, format!("`{path}` cannot be read: {error}")),
+    }
+}
+
+fn damaged(path: &str, error: &io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("`{path}` is damaged in the wheel: {error}"))
+}

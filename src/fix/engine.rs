@@ -3,7 +3,7 @@
 //! Nothing touches the disk here. A fix that would break the syntax of a file, or bring a finding that was not there, is
 //! dropped and reported; so is one whose finding survives it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 
 use super::apply::{self, Placed};
@@ -85,6 +85,14 @@ fn key(finding: &Finding) -> Key {
     (finding.code.clone(), finding.root, finding.path.clone(), finding.symbol.clone())
 }
 
+fn counts(findings: &[Finding]) -> BTreeMap<Key, usize> {
+    let mut counts = BTreeMap::new();
+    for finding in findings {
+        *counts.entry(key(finding)).or_default() += 1;
+    }
+    counts
+}
+
 /// Works out the plan. `first` are the findings of the environment as it is.
 pub fn plan(workspace: &mut dyn Workspace, first: Vec<Finding>, choice: &Choice<'_>) -> anyhow::Result<Plan> {
     let mut plan = Plan { remaining: first, ..Plan::default() };
@@ -101,19 +109,19 @@ pub fn plan(workspace: &mut dyn Workspace, first: Vec<Finding>, choice: &Choice<
             Ok(next) => plan = next,
             // Which one is to blame shows when each is tried alone.
             Err(_) if batch.len() > 1 => {
-                let mut any = false;
-                for finding in batch {
-                    // After an earlier one of the batch was applied, its offsets are those of the last scan.
-                    let current = plan.remaining.iter().find(|other| key(other) == key(&finding)).cloned();
+                let applied = plan.applied.len();
+                for wanted in batch.iter().map(key) {
+                    // After an earlier one was applied, the offsets are those of the last scan.
+                    let current = plan.remaining.iter().find(|finding| key(finding) == wanted).cloned();
                     let Some(current) = current.filter(|finding| is_candidate(finding, choice, &refused)) else {
                         continue;
                     };
                     match attempt(workspace, &plan, std::slice::from_ref(&current))? {
-                        Ok(next) => (plan, any) = (next, true),
-                        Err(reason) => drop(refused.insert(key(&current), reason)),
+                        Ok(next) => plan = next,
+                        Err(reason) => drop(refused.insert(wanted, reason)),
                     }
                 }
-                if !any {
+                if plan.applied.len() == applied {
                     break;
                 }
             }
@@ -192,12 +200,15 @@ fn attempt(workspace: &mut dyn Workspace, plan: &Plan, batch: &[Finding]) -> any
     let overlay = next.files.iter().map(|(key, file)| (key.clone(), file.after.clone())).collect();
     next.remaining = workspace.scan(&overlay)?;
 
-    let survivors: BTreeSet<Key> = next.remaining.iter().map(key).collect();
-    if let Some(finding) = batch.iter().find(|finding| survivors.contains(&key(finding))) {
+    // Several places may have the same defect, so findings are counted.
+    let (had, has, gone) = (counts(&plan.remaining), counts(&next.remaining), counts(batch));
+    let count = |counts: &BTreeMap<Key, usize>, finding: &Finding| counts.get(&key(finding)).copied().unwrap_or(0);
+    if let Some(finding) =
+        batch.iter().find(|finding| count(&has, finding) + count(&gone, finding) > count(&had, finding))
+    {
         return Ok(Err(format!("{} is still there with it", finding.symbol)));
     }
-    let known: BTreeSet<Key> = plan.remaining.iter().map(key).collect();
-    let new = |finding: &&Finding| finding.severity > Severity::Info && !known.contains(&key(finding));
+    let new = |finding: &&Finding| finding.severity > Severity::Info && count(&has, finding) > count(&had, finding);
     if let Some(finding) = next.remaining.iter().find(new) {
         return Ok(Err(format!("it would bring {} {}", finding.code, finding.symbol)));
     }

@@ -48,7 +48,11 @@ impl std::ops::Deref for Bytes {
 
 /// A read-only tree of files.
 #[derive(Debug)]
-pub struct Tree(Kind);
+pub struct Tree {
+    kind: Kind,
+    /// Files as they would be, by path: they hide those of the tree.
+    overlay: BTreeMap<String, Vec<u8>>,
+}
 
 #[derive(Debug)]
 enum Kind {
@@ -58,34 +62,45 @@ enum Kind {
     Layers(Vec<Tree>),
 }
 
+impl From<Kind> for Tree {
+    fn from(kind: Kind) -> Tree {
+        Tree { kind, overlay: BTreeMap::new() }
+    }
+}
+
 impl Tree {
     /// A folder on disk.
     pub fn folder(path: &Path) -> io::Result<Tree> {
-        Ok(Tree(Kind::Folder(Folder::new(path)?)))
+        Ok(Kind::Folder(Folder::new(path)?).into())
     }
 
     /// A folder that shows only the given places: pairs of a path in the tree and the file or folder that stands
     /// there. This is what the import hook of an editable install makes importable.
     pub fn mounted(path: &Path, mounts: Vec<(String, PathBuf)>) -> io::Result<Tree> {
-        Ok(Tree(Kind::Folder(Folder::mounted(path, mounts)?)))
+        Ok(Kind::Folder(Folder::mounted(path, mounts)?).into())
     }
 
     /// A wheel, by its central directory. `InvalidData` for what is no wheel, `UnexpectedEof` for a truncated one.
     pub fn wheel(path: &Path) -> io::Result<Tree> {
-        Ok(Tree(Kind::Wheel(Wheel::open(path)?)))
+        Ok(Kind::Wheel(Wheel::open(path)?).into())
     }
 
     /// Several trees as one, as if each had been installed over the ones before it.
     pub fn layered(mut layers: Vec<Tree>) -> Tree {
         match layers.len() {
             1 => layers.remove(0),
-            _ => Tree(Kind::Layers(layers)),
+            _ => Kind::Layers(layers).into(),
         }
+    }
+
+    /// Lays these sources over the tree, in place of those laid over it before: what a patch would make of it.
+    pub fn set_overlay(&mut self, overlay: BTreeMap<String, Vec<u8>>) {
+        self.overlay = overlay;
     }
 
     /// The layer that `path` is read from, counted from 0 in the order given to [`Tree::layered`].
     pub fn layer(&self, path: &str) -> usize {
-        match &self.0 {
+        match &self.kind {
             Kind::Layers(layers) => layers.iter().rposition(|layer| layer.kind(path).is_some()).unwrap_or(0),
             _ => 0,
         }
@@ -93,7 +108,10 @@ impl Tree {
 
     /// What `path` is, if it exists. Answers come from cached folder listings, so asking often is cheap.
     pub fn kind(&self, path: &str) -> Option<EntryKind> {
-        match &self.0 {
+        if self.overlay.contains_key(path) {
+            return Some(EntryKind::File);
+        }
+        match &self.kind {
             Kind::Folder(folder) => folder.kind(path),
             Kind::Wheel(wheel) => wheel.kind(path),
             Kind::Layers(layers) => layers.iter().rev().find_map(|layer| layer.kind(path)),
@@ -112,7 +130,18 @@ impl Tree {
 
     /// The names in a folder, sorted, empty if there is none.
     pub fn list(&self, folder: &str) -> Vec<(String, EntryKind)> {
-        match &self.0 {
+        let mut found = self.list_below_overlay(folder);
+        let added = self.overlay.keys().map(|path| split(path)).filter(|(parent, _)| *parent == folder);
+        for (_, name) in added {
+            if let Err(at) = found.binary_search_by(|(known, _)| known.as_str().cmp(name)) {
+                found.insert(at, (name.to_owned(), EntryKind::File));
+            }
+        }
+        found
+    }
+
+    fn list_below_overlay(&self, folder: &str) -> Vec<(String, EntryKind)> {
+        match &self.kind {
             Kind::Folder(tree) => tree.list(folder),
             Kind::Wheel(wheel) => wheel.list(folder),
             Kind::Layers(layers) => {
@@ -134,16 +163,17 @@ impl Tree {
         enter: &(dyn Fn(&str) -> bool + Sync),
         keep: &(dyn Fn(&str) -> bool + Sync),
     ) -> Vec<String> {
-        match &self.0 {
+        let mut found: Vec<String> = match &self.kind {
             Kind::Folder(tree) => tree.walk(folder, enter, keep),
             Kind::Wheel(wheel) => wheel.walk(folder, enter, keep),
-            Kind::Layers(layers) => {
-                let mut found: Vec<_> = layers.iter().flat_map(|l| l.walk_into(folder, enter, keep)).collect();
-                found.sort_unstable();
-                found.dedup();
-                found
-            }
+            Kind::Layers(layers) => layers.iter().flat_map(|l| l.walk_into(folder, enter, keep)).collect(),
+        };
+        if matches!(self.kind, Kind::Layers(_)) || !self.overlay.is_empty() {
+            found.extend(self.overlay.keys().filter(|path| is_below(path, folder) && keep(path)).cloned());
+            found.sort_unstable();
+            found.dedup();
         }
+        found
     }
 
     /// The bytes of a small file (sources, metadata).
@@ -156,7 +186,11 @@ impl Tree {
     /// The same into a buffer that is emptied first, to be used again.
     pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
         buffer.clear();
-        match &self.0 {
+        if let Some(bytes) = self.overlay.get(path) {
+            buffer.extend_from_slice(bytes);
+            return Ok(());
+        }
+        match &self.kind {
             Kind::Folder(folder) => folder.read(path, buffer),
             Kind::Wheel(wheel) => wheel.read(path, buffer),
             Kind::Layers(_) => self.layer_with(path)?.read_into(path, buffer),
@@ -165,7 +199,10 @@ impl Tree {
 
     /// The bytes of a large file: mapped from disk, or from a wheel decompressed (mapped if stored).
     pub fn map(&self, path: &str) -> io::Result<Bytes> {
-        match &self.0 {
+        if let Some(bytes) = self.overlay.get(path) {
+            return Ok(Bytes::Owned(bytes.clone()));
+        }
+        match &self.kind {
             Kind::Folder(folder) => folder.map(path),
             Kind::Wheel(wheel) => wheel.map(path),
             Kind::Layers(_) => self.layer_with(path)?.map(path),
@@ -174,7 +211,10 @@ impl Tree {
 
     /// Hands a large file to `consume` as a stream: a search through a library of a wheel need not hold it in memory.
     pub fn stream(&self, path: &str, consume: &mut dyn FnMut(&mut dyn io::Read) -> io::Result<()>) -> io::Result<()> {
-        match &self.0 {
+        if let Some(bytes) = self.overlay.get(path) {
+            return consume(&mut bytes.as_slice());
+        }
+        match &self.kind {
             Kind::Folder(folder) => folder.stream(path, consume),
             Kind::Wheel(wheel) => wheel.stream(path, consume),
             Kind::Layers(_) => self.layer_with(path)?.stream(path, consume),
@@ -183,7 +223,10 @@ impl Tree {
 
     /// Size in bytes, uncompressed.
     pub fn size(&self, path: &str) -> Option<u64> {
-        match &self.0 {
+        if let Some(bytes) = self.overlay.get(path) {
+            return Some(bytes.len() as u64);
+        }
+        match &self.kind {
             Kind::Folder(folder) => folder.size(path),
             Kind::Wheel(wheel) => wheel.size(path),
             Kind::Layers(_) => self.layer_with(path).ok()?.size(path),
@@ -192,7 +235,7 @@ impl Tree {
 
     /// Where the file is on disk, or would be if it were written; `None` inside a wheel.
     pub fn on_disk(&self, path: &str) -> Option<PathBuf> {
-        match &self.0 {
+        match &self.kind {
             Kind::Folder(folder) => folder.on_disk(path),
             Kind::Wheel(_) => None,
             Kind::Layers(layers) => {
@@ -205,7 +248,7 @@ impl Tree {
 
     /// Folders that could not be listed so far, with the reason.
     pub fn unreadable(&self) -> Vec<(String, String)> {
-        match &self.0 {
+        match &self.kind {
             Kind::Folder(folder) => folder.unreadable(),
             Kind::Wheel(_) => Vec::new(),
             Kind::Layers(layers) => layers.iter().flat_map(Tree::unreadable).collect(),
@@ -213,7 +256,7 @@ impl Tree {
     }
 
     fn layer_with(&self, path: &str) -> io::Result<&Tree> {
-        let Kind::Layers(layers) = &self.0 else { return Ok(self) };
+        let Kind::Layers(layers) = &self.kind else { return Ok(self) };
         layers.iter().rev().find(|layer| layer.kind(path).is_some()).ok_or_else(|| missing(path))
     }
 }
@@ -240,4 +283,27 @@ pub(super) fn missing(path: &str) -> io::Error {
 pub(super) fn too_large(path: &str, size: u64) -> io::Error {
     let megabytes = size >> 20;
     io::Error::new(io::ErrorKind::FileTooLarge, format!("`{path}` has {megabytes} MB, too much for a source file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overlay_hides_files_and_adds_them() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("pkg")).unwrap();
+        std::fs::write(folder.path().join("pkg/b.py"), "old").unwrap();
+        let mut tree = Tree::folder(folder.path()).unwrap();
+        let files = [("pkg/a.py", "new"), ("pkg/b.py", "changed")];
+        tree.set_overlay(files.iter().map(|(path, text)| ((*path).into(), (*text).into())).collect());
+        assert_eq!(tree.read("pkg/b.py").unwrap(), b"changed");
+        assert_eq!(tree.size("pkg/a.py"), Some(3));
+        assert_eq!(tree.kind("pkg/a.py"), Some(EntryKind::File));
+        assert_eq!(tree.list("pkg"), [("a.py".into(), EntryKind::File), ("b.py".into(), EntryKind::File)]);
+        assert_eq!(tree.walk("", &|_| true), ["pkg/a.py", "pkg/b.py"]);
+        tree.set_overlay(BTreeMap::new());
+        assert_eq!(tree.list("pkg").len(), 1);
+        assert_eq!(tree.read("pkg/b.py").unwrap(), b"old");
+    }
 }

@@ -4,6 +4,7 @@ pub mod args;
 pub mod explain;
 pub mod output;
 pub mod rules;
+pub mod smoke;
 
 use std::fmt;
 use std::io;
@@ -94,6 +95,12 @@ pub enum Command {
     /// Explain a rule: what it finds, why it matters, how to fix it
     #[command(after_help = "Example:\n  fa-doctor explain FA001")]
     Explain(explain::ExplainArgs),
+    /// Run the bundled attention kernel on the GPU and compare what is installed with it
+    #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
+    Smoke(smoke::SmokeArgs),
+    /// The child process of `smoke`
+    #[command(name = crate::smoke::CHILD_COMMAND, hide = true)]
+    SmokeChild(smoke::SmokeChildArgs),
 }
 
 /// Runs the subcommand that was asked for.
@@ -102,6 +109,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     match &cli.command {
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
+        Command::Smoke(args) => smoke::run(args, global),
+        Command::SmokeChild(args) => Ok(smoke::run_child(args)),
     }
 }
 

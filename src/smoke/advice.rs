@@ -62,7 +62,9 @@ impl Machine {
     fn without_device(&self) -> String {
         match &self.visible_devices {
             Some(list) if list.is_empty() || list.starts_with("-1") || list == "NoDevFiles" => {
-                format!("CUDA_VISIBLE_DEVICES={list:?} hides every GPU. Run: env -u CUDA_VISIBLE_DEVICES fa-doctor smoke")
+                format!(
+                    "CUDA_VISIBLE_DEVICES={list:?} hides every GPU. Run: env -u CUDA_VISIBLE_DEVICES fa-doctor smoke"
+                )
             }
             _ if self.nodes == Nodes::Forbidden => PERMISSION.to_owned(),
             _ if self.nodes == Nodes::Missing && self.container => CONTAINER.to_owned(),
@@ -80,8 +82,7 @@ impl Machine {
 
 const CONTAINER: &str = "This is a container without access to the GPU. Start it with: docker run --gpus all .. \
                          (podman: --device nvidia.com/gpu=all)";
-const PERMISSION: &str =
-    "This user may not open /dev/nvidiactl. See which group may: ls -l /dev/nvidia*; then: sudo usermod -aG GROUP $USER";
+const PERMISSION: &str = "This user may not open /dev/nvidiactl. See which group may: ls -l /dev/nvidia*; then: sudo usermod -aG GROUP $USER";
 const UPDATE: &str = "Install a newer driver, or on a data centre GPU the matching cuda-compat package. \
                       See what is loaded: cat /proc/driver/nvidia/version";
 const MPS: &str = "The MPS server is at fault, not the GPU. Ask it: echo get_server_list | nvidia-cuda-mps-control; \

@@ -1,5 +1,7 @@
 //! placeholder
-use std::path::Path;
 use super::{Options, report::Report};
+use std::path::Path;
 /// x
-pub fn run(_report: &mut Report, _python: &Path, _options: &Options) -> std::io::Result<()> { Ok(()) }
+pub fn run(_report: &mut Report, _python: &Path, _options: &Options) -> std::io::Result<()> {
+    Ok(())
+}

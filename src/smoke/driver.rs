@@ -151,8 +151,10 @@ impl Module {
             let text = "the PTX contains a zero byte".to_owned();
             plain(CudaError { code: 200, name: "CUDA_ERROR_INVALID_IMAGE".to_owned(), text })
         })?;
-        let mut options =
-            [sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        let mut options = [
+            sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER,
+            sys::CUjit_option_enum::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
         let mut values = [log.as_mut_ptr().cast::<c_void>(), log.len() as *mut c_void];
         let mut module = std::ptr::null_mut();
         // SAFETY: text is terminated; both options have a value of the type the driver documents for them (a buffer

@@ -117,7 +117,8 @@ fn abnormal_end(name: StageName, ended: &child::Ended, limit: Duration) -> Stage
         return fail(format!("the driver library has no {symbol}, needed for {doing}"), advice, true);
     }
     let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
-    let advice = "The driver library crashed. See why: dmesg | tail; the driver's version: cat /proc/driver/nvidia/version";
+    let advice =
+        "The driver library crashed. See why: dmesg | tail; the driver's version: cat /proc/driver/nvidia/version";
     fail(format!("the process ended with {status} while {doing}: {last}"), advice, false)
 }
 

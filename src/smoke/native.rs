@@ -233,7 +233,10 @@ impl<'a> Native<'a> {
             (self.emit)(Event::Computed { case: result });
         }
         if wrong.is_empty() {
-            return Ok((format!("{count} of {count} right, worst error {:.0} % of its tolerance", worst * 100.0), speed));
+            return Ok((
+                format!("{count} of {count} right, worst error {:.0} % of its tolerance", worst * 100.0),
+                speed,
+            ));
         }
         let message = format!("{} of {count} wrong: {}", wrong.len(), wrong.join(", "));
         let advice = "This very PTX is proven right on a CPU, so suspect driver or hardware. Run it again; see \

@@ -276,7 +276,10 @@ impl Report {
         if self.cases.is_empty() {
             return;
         }
-        let heading = format!("{:<19} {:<5} {:>4} {:>10} {:>10} {:>10}", "case", "dtype", "head", "max error", "tolerance", "time");
+        let heading = format!(
+            "{:<19} {:<5} {:>4} {:>10} {:>10} {:>10}",
+            "case", "dtype", "head", "max error", "tolerance", "time"
+        );
         line(out, &format!("\n{}", style.bold(&heading)));
         for case in &self.cases {
             let error = case.max_error.map_or_else(|| "-".to_owned(), |e| format!("{e:.1e}"));

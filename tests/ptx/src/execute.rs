@@ -621,9 +621,8 @@ fn insert(from: u32, to: u32, position: u32, length: u32) -> u32 {
 }
 
 fn compare<T: PartialOrd + std::marker::Copy>(f: Compare, a: Lanes<T>, b: Lanes<T>) -> Mask {
-    let mask = |test: fn(&T, &T) -> bool| {
-        (0..LANES).fold(0, |mask, lane| mask | Mask::from(test(&a[lane], &b[lane])) << lane)
-    };
+    let mask =
+        |test: fn(&T, &T) -> bool| (0..LANES).fold(0, |mask, lane| mask | Mask::from(test(&a[lane], &b[lane])) << lane);
     match f {
         Compare::Eq => mask(|a, b| a == b),
         Compare::Ne => mask(|a, b| a != b && a.partial_cmp(b).is_some()),

@@ -9,7 +9,12 @@ impl Warp {
     /// Executes a collective instruction with all lanes.
     pub fn collective(&mut self, op: &Op, context: &mut Context) -> Result<(), Fault> {
         match *op {
-            Op::Shuffle { d, valid, a, distance } => {
+            Op::Shuffle { d, valid, a, distance, clamp, members } => {
+                let clamp = self.read32(clamp, Mask::MAX, context)?;
+                let members = self.read32(members, Mask::MAX, context)?;
+                if clamp != [31; LANES] || members != [Mask::MAX; LANES] {
+                    return Err(Fault::new(FaultKind::Undefined, "a shuffle that is not over the whole warp"));
+                }
                 let a = self.read32(a, Mask::MAX, context)?;
                 let distance = self.read32(distance, Mask::MAX, context)?;
                 // A butterfly over the whole warp never leaves it.

@@ -241,8 +241,11 @@ impl KernelText {
             Op::Branch { target: u32::MAX }
         } else {
             // Braces group registers of a tensor core operand; their order says the same.
-            let operands: Vec<&str> =
-                operands.split(',').map(|o| o.trim().trim_matches(['{', '}']).trim()).filter(|o| !o.is_empty()).collect();
+            let operands: Vec<&str> = operands
+                .split(',')
+                .map(|o| o.trim().trim_matches(['{', '}']).trim())
+                .filter(|o| !o.is_empty())
+                .collect();
             self.decode(opcode, &operands)?
         };
         self.kernel.code.push(Instruction { line, guard, op });
@@ -294,10 +297,8 @@ impl KernelText {
                     Some((d, valid)) => (self.r32(d)?, Some(self.predicate(valid)?)),
                     None => (self.r32(o[0])?, None),
                 };
-                if self.s32(o[3])? != S32::Value(31) || self.s32(o[4])? != S32::Value(u32::MAX) {
-                    return Err("a shuffle that is not over the whole warp".into());
-                }
-                return Ok(Op::Shuffle { d, valid, a: self.s32(o[1])?, distance: self.s32(o[2])? });
+                let (a, distance) = (self.s32(o[1])?, self.s32(o[2])?);
+                return Ok(Op::Shuffle { d, valid, a, distance, clamp: self.s32(o[3])?, members: self.s32(o[4])? });
             }
             "cvt.rn.f16x2.f32" | "cvt.rn.bf16x2.f32" => {
                 want(3)?;
@@ -493,7 +494,8 @@ impl KernelText {
 
 /// `[base+offset]`.
 fn brackets(text: &str) -> Parsed<(&str, i64)> {
-    let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or_else(|| format!("no address: {text}"))?;
+    let inner =
+        text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).ok_or_else(|| format!("no address: {text}"))?;
     match inner.split_once('+') {
         Some((base, offset)) => Ok((base, number(offset)?)),
         None => Ok((inner, 0)),

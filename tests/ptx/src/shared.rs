@@ -24,9 +24,14 @@ struct Chunk {
 enum State {
     Unwritten,
     /// A copy by this thread is under way.
-    InFlight { thread: u16 },
+    InFlight {
+        thread: u16,
+    },
     /// Written by this thread, complete in this barrier interval.
-    Written { thread: u16, interval: u32 },
+    Written {
+        thread: u16,
+        interval: u32,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

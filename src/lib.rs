@@ -3,6 +3,7 @@
 //! Data flows one way: environment -> sources -> index -> rules -> findings -> report or fix -> probe or smoke.
 
 pub mod cli;
+pub mod config;
 pub mod environment;
 pub mod finding;
 pub mod fix;
@@ -14,4 +15,5 @@ pub mod progress;
 pub mod python;
 pub mod report;
 pub mod rules;
+pub mod scan;
 pub mod smoke;

@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgAction, Args, ValueEnum};
 
-use crate::environment::Platform;
+use super::Failure;
+use crate::config::{Origin, Settings, check_selector};
+use crate::environment::{Platform, Request, arch};
+use crate::report::FailOn;
 pub use crate::report::style::ColorChoice;
 
 /// Headings of `--help`, in the order they appear.
@@ -31,6 +34,9 @@ pub struct GlobalArgs {
     /// Say what is looked at, and where the time goes
     #[arg(short, long, global = true, help_heading = heading::GLOBAL)]
     pub verbose: bool,
+    /// Print help
+    #[arg(short, long, global = true, action = ArgAction::HelpShort, help_heading = heading::GLOBAL)]
+    help: Option<bool>,
 }
 
 /// Which environment to look at.
@@ -49,11 +55,59 @@ pub struct TargetArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct HardwareArgs {
     /// GPU architecture to judge for, as `sm_120` or `12.0` (repeatable)
-    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = parse_arch, help_heading = heading::TARGET)]
+    #[arg(long, value_name = "ARCH", value_delimiter = ',', value_parser = arch::normalize, help_heading = heading::TARGET)]
     pub arch: Vec<String>,
     /// Platform whose branches to follow [default: cuda]
     #[arg(long, value_enum, help_heading = heading::TARGET)]
     pub platform: Option<Platform>,
+}
+
+/// Which rules run, with which settings.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CheckArgs {
+    /// Run only these rules: codes, their beginnings (FA1), or names
+    #[arg(long, value_name = "CODE", value_delimiter = ',', help_heading = heading::CHECKS)]
+    pub select: Vec<String>,
+    /// Do not run these rules
+    #[arg(long, value_name = "CODE", value_delimiter = ',', help_heading = heading::CHECKS)]
+    pub ignore: Vec<String>,
+    /// Folder with more rule packs (repeatable)
+    #[arg(long, value_name = "DIR", help_heading = heading::CHECKS)]
+    pub rules: Vec<PathBuf>,
+    /// Settings [default: fa-doctor.toml or pyproject.toml, here or in a folder above]
+    #[arg(long, value_name = "FILE", help_heading = heading::CHECKS)]
+    pub config: Option<PathBuf>,
+}
+
+impl CheckArgs {
+    /// The settings of the configuration file, with what the command line says instead.
+    pub fn settings(&self, hardware: &HardwareArgs, fail_on: Option<FailOn>) -> anyhow::Result<Settings> {
+        for code in self.select.iter().chain(&self.ignore) {
+            check_selector(code).map_err(|message| Failure::new(message, "`fa-doctor rules` lists all of them"))?;
+        }
+        let folder = std::env::current_dir()?;
+        let mut settings = Settings::load(self.config.as_deref(), &folder)?;
+        let given = |list: &[String]| (!list.is_empty()).then(|| list.to_vec());
+        settings.select.set(given(&self.select), &Origin::CommandLine);
+        settings.deselect.set(given(&self.ignore), &Origin::CommandLine);
+        settings.arch.set(given(&hardware.arch), &Origin::CommandLine);
+        settings.platform.set(hardware.platform.map(Some), &Origin::CommandLine);
+        settings.fail_on.set(fail_on, &Origin::CommandLine);
+        settings.packs.set((!self.rules.is_empty()).then(|| self.rules.clone()), &Origin::CommandLine);
+        Ok(settings)
+    }
+}
+
+impl TargetArgs {
+    /// The environment that the command line and the settings ask for.
+    pub fn request(&self, settings: &Settings) -> Request {
+        Request {
+            targets: self.targets.clone(),
+            python: self.python.clone(),
+            arch: settings.arch.value.clone(),
+            platform: settings.platform.value.unwrap_or_default(),
+        }
+    }
 }
 
 /// Text or JSON, for the subcommands whose result is not a list of findings.
@@ -66,26 +120,6 @@ pub enum TextOrJson {
     Json,
 }
 
-/// Normalises an architecture: `sm_120`, `sm120`, `compute_120`, `12.0` and `120` are all `sm_120`; a trailing `a` or `f`
-/// (`sm_120a`) names a feature set of the same device and is dropped.
-pub fn parse_arch(text: &str) -> Result<String, String> {
-    let lower = text.trim().to_ascii_lowercase();
-    let bare = ["sm_", "sm", "compute_"].iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
-    let bare = bare.strip_suffix(['a', 'f']).unwrap_or(bare);
-    let digits = match bare.split_once('.') {
-        Some((major, minor)) if !major.is_empty() && minor.len() == 1 => format!("{major}{minor}"),
-        Some(_) => String::new(),
-        None => bare.to_owned(),
-    };
-    let plausible =
-        (2..=3).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    if plausible {
-        Ok(format!("sm_{digits}"))
-    } else {
-        Err("an architecture looks like `sm_120` or `12.0`; `nvidia-smi --query-gpu=compute_cap --format=csv` prints yours".to_owned())
-    }
-}
-
 /// Parses `2.31` of `--glibc`.
 pub fn parse_glibc(text: &str) -> Result<(u32, u32), String> {
     text.split_once('.')
@@ -96,17 +130,6 @@ pub fn parse_glibc(text: &str) -> Result<(u32, u32), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn architectures_have_one_spelling() {
-        for text in ["sm_120", "SM120", "sm_120a", "sm_120f", "compute_120", "12.0", "120"] {
-            assert_eq!(parse_arch(text).as_deref(), Ok("sm_120"), "{text}");
-        }
-        assert_eq!(parse_arch("8.6").as_deref(), Ok("sm_86"));
-        for text in ["", "sm_", "blackwell", "12.", ".0", "12.00", "5", "sm_1200", "sm_-1", "09"] {
-            assert!(parse_arch(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn glibc_versions() {

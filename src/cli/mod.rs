@@ -4,6 +4,7 @@ pub mod args;
 pub mod explain;
 pub mod output;
 pub mod rules;
+pub mod scan;
 pub mod smoke;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::report::style::{Style, wrap_after};
+use crate::scan::ScanError;
 use args::GlobalArgs;
 
 /// Exit codes, the same for every subcommand and format.
@@ -75,6 +77,8 @@ impl std::error::Error for Failure {}
                   Exit codes:\n  0 nothing found   1 findings   2 usage or internal error   3 could not be checked",
     max_term_width = 100,
     arg_required_else_help = true,
+    // One help, the short one: with grouped options there is nothing that a longer one would say.
+    disable_help_flag = true,
     disable_help_subcommand = true
 )]
 pub struct Cli {
@@ -89,6 +93,9 @@ pub struct Cli {
 /// The subcommands, in the order of `--help`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Report what does not fit in an installed attention stack
+    #[command(after_help = "Example:\n  fa-doctor scan .venv --arch sm_120")]
+    Scan(scan::ScanArgs),
     /// List the rules
     #[command(after_help = "Example:\n  fa-doctor rules --format json")]
     Rules(rules::RulesArgs),
@@ -107,6 +114,7 @@ pub enum Command {
 pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match &cli.command {
+        Command::Scan(args) => scan::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
         Command::Smoke(args) => smoke::run(args, global),
@@ -123,14 +131,23 @@ pub fn fail(error: &anyhow::Error, global: &GlobalArgs) -> ExitCode {
     }
     let style = Style::stderr(global.color);
     let mut causes = error.chain();
-    let first = causes.next().map(ToString::to_string).unwrap_or_default();
-    eprintln!("{}", wrap_after("error:", &style.bad("error:"), &first, style.width));
+    let text = causes.next().map(ToString::to_string).unwrap_or_default();
+    // Typed errors carry their hint in their text, so that it is never lost.
+    let (first, hint) = match text.split_once("\nhint: ") {
+        Some((first, hint)) => (first.trim_end(), Some(hint)),
+        None => (text.as_str(), None),
+    };
+    eprintln!("{}", wrap_after("error:", &style.bad("error:"), first, style.width));
     for cause in causes {
         eprintln!("  {}", wrap_after("caused by:", "caused by:", &cause.to_string(), style.width));
     }
     let failure = error.downcast_ref::<Failure>();
-    if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()) {
-        eprintln!("{}", wrap_after("hint:", &style.hint("hint:"), hint, style.width));
+    if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()).or(hint) {
+        let hint: Vec<_> = hint.lines().map(str::trim).collect();
+        eprintln!("{}", wrap_after("hint:", &style.hint("hint:"), &hint.join("\n"), style.width));
+    }
+    if let Some(ScanError::Environment(error)) = error.downcast_ref::<ScanError>() {
+        return ExitCode::from(error.exit_code());
     }
     failure.map_or(Status::Error, |failure| failure.status).into()
 }

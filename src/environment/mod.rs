@@ -81,7 +81,8 @@ pub struct SearchEntry {
 }
 
 /// The platform whose branch `current_platform.is_..()` takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Platform {
     /// NVIDIA.
     #[default]

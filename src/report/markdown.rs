@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::markup::escape;
 use super::{Report, Style, View, text};
 use crate::finding::Severity;
 
@@ -13,15 +14,10 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
     writeln!(out, "### fa-doctor: {}\n", report.headline())?;
     environment(report, out)?;
     for finding in report.findings.iter().take(SHOWN) {
-        let icon = match finding.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Info => "info",
-        };
-        let title = format!("{icon} {} {}", finding.code, finding.name);
+        let title = format!("{} {} {}", finding.severity.as_str(), finding.code, finding.name);
         let place = format!("{}:{}", finding.path, finding.line);
         let open = if finding.severity == Severity::Error { " open" } else { "" };
-        writeln!(out, "<details{open}><summary><b>{}</b> <code>{}</code></summary>\n", html(&title), html(&place))?;
+        writeln!(out, "<details{open}><summary><b>{}</b> <code>{}</code></summary>\n", escape(&title), escape(&place))?;
         let mut block = Vec::new();
         text::finding_block(finding, view, Style::PLAIN, &mut block)?;
         fenced(&String::from_utf8_lossy(&block), out)?;
@@ -79,10 +75,6 @@ pub fn code(text: &str) -> String {
 
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
-}
-
-fn html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]

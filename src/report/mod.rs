@@ -6,9 +6,11 @@
 pub mod concise;
 pub mod excerpt;
 pub mod github;
+pub mod html;
 pub mod json;
 pub mod junit;
 pub mod markdown;
+pub mod markup;
 #[cfg(test)]
 pub mod sample;
 pub mod sarif;
@@ -140,11 +142,11 @@ impl Report {
         files: usize,
         elapsed: Duration,
     ) -> Report {
-        let roots = environment.roots.iter().map(|root| root.label.clone()).collect();
+        let roots = environment.labels();
         let packages = environment.distributions.iter().map(|distribution| Package {
             name: distribution.display_name.clone(),
             version: distribution.raw_version.clone(),
-            root: environment.root(distribution.root).label.clone(),
+            root: environment.label_of(distribution.root, &distribution.info),
             stack: stack(&distribution.name),
         });
         let subject = Subject {
@@ -283,6 +285,8 @@ pub enum Format {
     Markdown,
     /// JUnit XML, for CI dashboards.
     Junit,
+    /// A page to look at.
+    Html,
 }
 
 impl Format {
@@ -292,6 +296,7 @@ impl Format {
             "sarif" => Some(Format::Sarif),
             "md" | "markdown" => Some(Format::Markdown),
             "xml" => Some(Format::Junit),
+            "html" | "htm" => Some(Format::Html),
             _ => None,
         }
     }
@@ -315,6 +320,7 @@ impl Format {
             Format::Github => "github",
             Format::Markdown => "markdown",
             Format::Junit => "junit",
+            Format::Html => "html",
         }
     }
 
@@ -328,6 +334,7 @@ impl Format {
             Format::Github => github::write(report, view, out),
             Format::Markdown => markdown::write(report, view, out),
             Format::Junit => junit::write(report, view, out),
+            Format::Html => html::write(report, view, out),
         }
     }
 }

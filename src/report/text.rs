@@ -40,12 +40,12 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
 pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
     let renderer = renderer.term_width(style.width);
-    let (level, word) = match finding.severity {
-        Severity::Error => (Level::ERROR, "error"),
-        Severity::Warning => (Level::WARNING, "warning"),
-        Severity::Info => (Level::INFO, "info"),
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Info => Level::INFO,
     };
-    let label = format!("{word}[{}]: ", finding.code).len();
+    let label = format!("{}[{}]: ", finding.severity.as_str(), finding.code).len();
     let title = wrap(&printable(&finding.message), style.width.saturating_sub(label)).join("\n");
     let mut group = Group::with_title(level.primary_title(title).id(finding.code.clone()));
     let (beside, below): (Vec<_>, Vec<_>) =

@@ -1,0 +1,134 @@
+//! The one way from a command line to a report: environment, packs, program, rules, then what the settings say about
+//! the findings. `scan`, `fix` and `report` all go through here.
+
+use std::time::Instant;
+
+use crate::config::Settings;
+use crate::config::baseline::{Baseline, Compared};
+use crate::config::ignore::Date;
+use crate::environment::{Environment, LoadError, Request};
+use crate::finding::Finding;
+use crate::link::{Program, Scope};
+use crate::packs::{PackError, Packs};
+use crate::progress::Progress;
+use crate::report::{Report, count};
+use crate::rules::{Context, Sink, registry};
+
+/// What to check, and how to judge it.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Rules, ignores, severities, packs.
+    pub settings: Settings,
+    /// Audit whole packages, not only the attention stack.
+    pub all: bool,
+    /// Judge libraries against this libc instead of the machine's.
+    pub glibc: Option<(u32, u32)>,
+    /// Findings that were there before.
+    pub baseline: Option<Baseline>,
+}
+
+/// What came of a scan.
+#[derive(Debug)]
+pub struct ScanOutcome {
+    /// What was looked at; fixes and source excerpts need its files.
+    pub environment: Environment,
+    /// What was found.
+    pub report: Report,
+}
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum ScanError {
+    /// The environment cannot be looked at.
+    #[error(transparent)]
+    Environment(#[from] LoadError),
+    /// A pack is wrong.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+}
+
+/// Looks at an environment and reports what does not fit.
+pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result<ScanOutcome, ScanError> {
+    let start = Instant::now();
+    let settings = &options.settings;
+    let packs = Packs::with_directories(&settings.packs.value)?;
+    progress.stage("looking at the environment");
+    let environment = Environment::load(request)?;
+    progress.stage("reading sources");
+    let program = Program::load(&environment, &packs, Scope { all: options.all });
+    let mut sink = Sink { findings: Vec::new(), incomplete: environment.incomplete.clone() };
+    sink.incomplete.extend(program.incomplete());
+    let context = Context { environment: &environment, program: &program, packs: &packs, glibc: options.glibc };
+    let rules: Vec<_> =
+        registry::all().iter().filter(|rule| settings.selects(rule.info().code, rule.info().name)).collect();
+    progress.steps("checking", rules.len());
+    for rule in rules {
+        rule.check(&context, &mut sink);
+        progress.step();
+    }
+    // A folder with nothing to audit must never look like a clean one.
+    if program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty() {
+        return Err(environment.nothing_to_scan().into());
+    }
+    let files = program.files();
+    drop(program);
+    let mut findings = sink.findings;
+    let notes = judge(&mut findings, options);
+    let stack = |name: &str| packs.distributions.iter().any(|distribution| distribution == name);
+    let mut report = Report::new(&environment, stack, findings, sink.incomplete, files, start.elapsed());
+    report.notes = notes;
+    report.fail_on = settings.fail_on.value;
+    Ok(ScanOutcome { environment, report })
+}
+
+/// Applies severities, ignores and the baseline; the notes say what was left out, and what no longer does anything.
+fn judge(findings: &mut Vec<Finding>, options: &Options) -> Vec<String> {
+    let settings = &options.settings;
+    let mut notes = Vec::new();
+    for finding in findings.iter_mut() {
+        if let Some(severity) = settings.severity_of(&finding.code, &finding.name) {
+            finding.severity = severity;
+        }
+    }
+    let today = Date::today();
+    let ran = |code: &str| {
+        let info = registry::all().iter().map(|rule| rule.info()).find(|info| info.code == code);
+        info.is_some_and(|info| settings.selects(info.code, info.name))
+    };
+    let any_ran = |concerns: &dyn Fn(&str, &str) -> bool| {
+        registry::all().iter().map(|rule| rule.info()).any(|info| concerns(info.code, info.name) && ran(info.code))
+    };
+    let mut ignored = 0;
+    for ignore in &settings.ignores {
+        let matching = findings.iter().filter(|finding| ignore.matches(finding)).count();
+        if ignore.expired(today) {
+            let until = ignore.until.map(|date| date.to_string()).unwrap_or_default();
+            notes.push(format!(
+                "the ignore at {} ended on {until} and is not applied; remove or renew it",
+                ignore.place
+            ));
+        } else if matching == 0 {
+            if any_ran(&|code, name| ignore.concerns(code, name)) {
+                notes.push(format!("the ignore at {} matches nothing; remove it", ignore.place));
+            }
+        } else {
+            findings.retain(|finding| !ignore.matches(finding));
+            ignored += matching;
+        }
+    }
+    if ignored > 0
+        && let Some(file) = &settings.file
+    {
+        notes.push(format!("{} ignored by {}", count(ignored, "finding"), file.display()));
+    }
+    if let Some(baseline) = &options.baseline {
+        let Compared { known, gone } = baseline.apply(findings, ran);
+        if known > 0 {
+            notes.push(format!("{} already in the baseline", count(known, "finding")));
+        }
+        if gone > 0 {
+            notes.push(format!("{gone} of the baseline's findings are gone; write it anew with --write-baseline"));
+        }
+    }
+    notes
+}

@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 
-use super::args::{GlobalArgs, TextOrJson, heading, parse_arch};
+use super::args::{GlobalArgs, TextOrJson, heading};
 use super::{Failure, Status};
+use crate::environment::arch;
 use crate::report::Style;
 use crate::smoke::report::Outcome;
 use crate::smoke::{self, Options};
@@ -18,7 +19,7 @@ use crate::smoke::{self, Options};
 #[derive(Debug, Args)]
 pub struct SmokeArgs {
     /// Architecture that the GPU must have, as `sm_120` or `12.0`
-    #[arg(long, value_name = "ARCH", value_parser = parse_arch, help_heading = heading::TARGET)]
+    #[arg(long, value_name = "ARCH", value_parser = arch::normalize, help_heading = heading::TARGET)]
     pub arch: Option<String>,
     /// Number of the GPU, as `nvidia-smi -L` counts them
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = heading::TARGET)]
@@ -41,7 +42,7 @@ pub struct SmokeChildArgs {
     #[arg(long)]
     pub device: usize,
     /// Architecture that the GPU must have
-    #[arg(long, value_parser = parse_arch)]
+    #[arg(long, value_parser = arch::normalize)]
     pub arch: Option<String>,
 }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use object::Endianness;
 use object::elf::{self, FileHeader64};
+use object::pod::bytes_of;
 use object::read::elf::{Dyn as _, FileHeader as _, GnuHashTable, SectionHeader as _, SectionTable};
 use object::read::elf::{Sym as _, SymbolTable, VersionTable};
 
@@ -253,6 +254,63 @@ impl<'d> Elf<'d> {
             None => Ok(None),
         }
     }
+}
+
+/// Copies the dynamic part of a library: a smaller library with the same tables, and nothing else in it.
+///
+/// A library inside a wheel is decompressed to be read; this is what is kept of it.
+pub fn skeleton(data: &[u8]) -> Result<Vec<u8>, ElfError> {
+    let library = Elf::parse(data)?;
+    let header = Header::parse(data)?;
+    let (endian, size) = (library.endian, size_of::<elf::SectionHeader64<Endianness>>());
+    let names = usize::from(header.e_shstrndx(endian).0);
+    let mut linked: BTreeSet<usize> = [names].into();
+    for (_, section) in library.sections.enumerate() {
+        if is_dynamic(section.sh_type(endian)) {
+            linked.insert(section.sh_link(endian) as usize);
+        }
+    }
+    let mut kept = bytes_of(header).to_vec();
+    let mut table = Vec::new();
+    for (index, section) in library.sections.enumerate() {
+        let mut section = *section;
+        if is_dynamic(section.sh_type(endian)) || linked.contains(&index.0) {
+            kept.resize(kept.len().next_multiple_of(8), 0);
+            let offset = kept.len() as u64;
+            kept.extend_from_slice(section.data(endian, data)?);
+            if kept.len() > data.len().saturating_mul(2) {
+                return Err(ElfError::Malformed("its sections overlap".to_owned()));
+            }
+            section.sh_offset.set(endian, offset);
+        } else if section.sh_type(endian) != elf::SHT_NULL {
+            section.sh_type.set(endian, elf::SHT_NOBITS);
+        }
+        table.push(section);
+    }
+    kept.resize(kept.len().next_multiple_of(8), 0);
+    let mut header = *header;
+    header.e_shoff.set(endian, kept.len() as u64);
+    header.e_phnum.set(endian, 0);
+    kept[..size_of::<Header>()].copy_from_slice(bytes_of(&header));
+    kept.reserve_exact(table.len() * size);
+    for section in &table {
+        kept.extend_from_slice(bytes_of(section));
+    }
+    Ok(kept)
+}
+
+/// Sections that the loader reads.
+fn is_dynamic(kind: elf::SectionType) -> bool {
+    [
+        elf::SHT_DYNSYM,
+        elf::SHT_DYNAMIC,
+        elf::SHT_HASH,
+        elf::SHT_GNU_HASH,
+        elf::SHT_GNU_VERSYM,
+        elf::SHT_GNU_VERDEF,
+        elf::SHT_GNU_VERNEED,
+    ]
+    .contains(&kind)
 }
 
 fn text(bytes: &[u8]) -> String {

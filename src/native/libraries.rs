@@ -1,0 +1,293 @@
+//! Libraries as the loader would find them: in the environment first, then on this machine.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustc_hash::FxHashMap;
+
+use super::elf::{Elf, ElfError, Machine, skeleton};
+use super::fatbin::{self, Container, FatbinError};
+use super::system::System;
+use crate::environment::tree::Bytes;
+use crate::environment::{EntryKind, Environment, RootId, RootKind};
+
+/// Where a library is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the environment.
+    Inside(RootId, String),
+    /// On this machine.
+    System(PathBuf),
+}
+
+/// Why a library could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// The file.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// What is in it.
+    #[error(transparent)]
+    Elf(#[from] ElfError),
+}
+
+/// Index into [`Libraries`].
+pub type LibraryId = usize;
+
+/// A library that was opened.
+#[derive(Debug)]
+pub struct Library {
+    /// Where it is.
+    pub place: Place,
+    /// The processor it is for.
+    pub machine: Machine,
+    /// The libraries it needs.
+    pub needed: Vec<Need>,
+    folders: Vec<String>,
+    bytes: Bytes,
+}
+
+impl Library {
+    /// Its tables.
+    pub fn elf(&self) -> Result<Elf<'_>, ElfError> {
+        Elf::parse(&self.bytes)
+    }
+}
+
+/// A library that another one needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// Its name.
+    pub name: String,
+    /// The one that the loader takes, once it was looked for.
+    found: Option<Option<LibraryId>>,
+}
+
+impl Need {
+    /// Whether it was looked for and is nowhere.
+    pub fn is_missing(&self) -> bool {
+        self.found == Some(None)
+    }
+}
+
+/// Every library that was opened so far, and where to look for more.
+pub struct Libraries<'e> {
+    environment: &'e Environment,
+    /// The loader's search path, if the environment is this machine's.
+    system: Option<System>,
+    libraries: Vec<Library>,
+    known: FxHashMap<Place, Option<LibraryId>>,
+    /// Files of `torch/lib` and `nvidia/*/lib`, which `import torch` loads or looks through, by name.
+    preloaded: FxHashMap<String, Place>,
+}
+
+impl<'e> Libraries<'e> {
+    /// Nothing opened yet.
+    pub fn new(environment: &'e Environment) -> Libraries<'e> {
+        let installed = environment.roots.iter().any(|root| root.kind == RootKind::SitePackages);
+        let local = installed && environment.sys_platform == "linux";
+        let system = if local { System::of_this_machine(environment.interpreter.as_deref()) } else { None };
+        let mut libraries = Libraries {
+            environment,
+            system,
+            libraries: Vec::new(),
+            known: FxHashMap::default(),
+            preloaded: FxHashMap::default(),
+        };
+        libraries.find_preloaded();
+        libraries
+    }
+
+    /// The loader's search path on this machine, if the environment is this machine's.
+    pub fn system(&self) -> Option<&System> {
+        self.system.as_ref()
+    }
+
+    /// The library with this id.
+    pub fn get(&self, id: LibraryId) -> &Library {
+        &self.libraries[id]
+    }
+
+    /// Opens a library of the environment, together with its device code.
+    pub fn open_subject(
+        &mut self,
+        root: RootId,
+        path: &str,
+    ) -> Result<(LibraryId, Result<Vec<Container>, FatbinError>), LibraryError> {
+        let bytes = self.environment.root(root).tree.map(path)?;
+        let codes = fatbin::read(&Elf::parse(&bytes)?);
+        let place = Place::Inside(root, path.to_owned());
+        let id = self.add(place.clone(), bytes)?;
+        self.known.insert(place, Some(id));
+        Ok((id, codes))
+    }
+
+    /// Every file of `torch/lib`, opened; empty if torch is not in the environment, or one of them cannot be read.
+    pub fn torch(&mut self) -> Vec<LibraryId> {
+        let places: Vec<Place> = self.preloaded.values().filter(|place| is_torch(place)).cloned().collect();
+        let opened: Option<Vec<LibraryId>> = places.into_iter().map(|place| self.open(place)).collect();
+        let mut opened = opened.unwrap_or_default();
+        opened.sort_unstable();
+        opened
+    }
+
+    /// The libraries that are loaded with `start`, itself first, each once.
+    pub fn closure(&mut self, start: LibraryId) -> Vec<LibraryId> {
+        let mut queue = vec![start];
+        let mut next = 0;
+        while let Some(&id) = queue.get(next) {
+            next += 1;
+            for at in 0..self.libraries[id].needed.len() {
+                let found = self.resolve(id, at);
+                if let Some(found) = found
+                    && !queue.contains(&found)
+                {
+                    queue.push(found);
+                }
+            }
+        }
+        queue
+    }
+
+    /// Every file on this machine that the loader might take for `name`, opened.
+    pub fn system_candidates(&mut self, name: &str) -> Vec<LibraryId> {
+        let paths = self.system.as_ref().map(|system| system.candidates(name)).unwrap_or_default();
+        paths.into_iter().filter_map(|path| self.open(Place::System(path))).collect()
+    }
+
+    fn resolve(&mut self, id: LibraryId, at: usize) -> Option<LibraryId> {
+        if let Some(found) = self.libraries[id].needed[at].found {
+            return found;
+        }
+        let found = self.look_for(id, at);
+        self.libraries[id].needed[at].found = Some(found);
+        found
+    }
+
+    fn look_for(&mut self, id: LibraryId, at: usize) -> Option<LibraryId> {
+        let name = self.libraries[id].needed[at].name.clone();
+        let machine = self.libraries[id].machine;
+        let mut places = self.beside(id, &name);
+        places.extend(self.preloaded.get(&name).cloned());
+        if let Some(system) = &self.system {
+            places.extend(system.candidates(&name).into_iter().map(Place::System));
+        }
+        // The loader passes over libraries for other machines.
+        places.into_iter().find_map(|place| self.open(place).filter(|&found| self.libraries[found].machine == machine))
+    }
+
+    /// Where the RPATH or RUNPATH of a library leads.
+    fn beside(&self, id: LibraryId, name: &str) -> Vec<Place> {
+        let library = &self.libraries[id];
+        let mut places = Vec::new();
+        for folder in &library.folders {
+            match (&library.place, folder.strip_prefix("$ORIGIN").or_else(|| folder.strip_prefix("${ORIGIN}"))) {
+                (Place::Inside(root, path), Some(rest)) => {
+                    let origin = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+                    if let Some(path) = normalise(origin, &format!("{rest}/{name}")) {
+                        places.push(Place::Inside(*root, path));
+                    }
+                }
+                (Place::System(path), Some(rest)) => {
+                    let origin = path.parent().unwrap_or(Path::new("/"));
+                    places.push(Place::System(origin.join(rest.trim_start_matches('/')).join(name)));
+                }
+                (_, None) if self.system.is_some() && Path::new(folder).is_absolute() => {
+                    places.push(Place::System(Path::new(folder).join(name)));
+                }
+                _ => {}
+            }
+        }
+        // A library in the same folder has either been loaded by its package, or is found through an RPATH.
+        if let Place::Inside(root, path) = &library.place {
+            let origin = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+            places.extend(normalise(origin, name).map(|path| Place::Inside(*root, path)));
+        }
+        places
+    }
+
+    /// Opens a library, once; `None` if there is none, or it cannot be read.
+    fn open(&mut self, place: Place) -> Option<LibraryId> {
+        if let Some(known) = self.known.get(&place) {
+            return *known;
+        }
+        let bytes = match &place {
+            Place::Inside(root, path) => {
+                let tree = &self.environment.root(*root).tree;
+                (tree.kind(path) == Some(EntryKind::File)).then(|| tree.map(path).ok()).flatten()
+            }
+            Place::System(path) => map_file(path),
+        };
+        let opened = bytes.and_then(|bytes| self.add(place.clone(), bytes).ok());
+        self.known.insert(place, opened);
+        opened
+    }
+
+    fn add(&mut self, place: Place, bytes: Bytes) -> Result<LibraryId, LibraryError> {
+        // What was decompressed is let go of, but for the tables.
+        let bytes = match bytes {
+            Bytes::Owned(bytes) => Bytes::Owned(skeleton(&bytes)?),
+            mapped @ Bytes::Mapped(_) => mapped,
+        };
+        let elf = Elf::parse(&bytes)?;
+        let needed = elf.needed.iter().map(|name| Need { name: name.clone(), found: None }).collect();
+        let (machine, folders) = (elf.machine, elf.search_folders().to_vec());
+        self.libraries.push(Library { place, machine, needed, folders, bytes });
+        Ok(self.libraries.len() - 1)
+    }
+
+    fn find_preloaded(&mut self) {
+        for entry in &self.environment.search_path {
+            let tree = &self.environment.root(entry.root).tree;
+            let below = |path: &str| if entry.prefix.is_empty() { path.to_owned() } else { format!("{}/{path}", entry.prefix) };
+            let vendors = tree.list(&below("nvidia")).into_iter().map(|(name, _)| below(&format!("nvidia/{name}/lib")));
+            for folder in vendors.chain([below("torch/lib")]) {
+                for (name, kind) in tree.list(&folder) {
+                    if kind == EntryKind::File && name.contains(".so") {
+                        let place = Place::Inside(entry.root, format!("{folder}/{name}"));
+                        self.preloaded.entry(name).or_insert(place);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_torch(place: &Place) -> bool {
+    matches!(place, Place::Inside(_, path) if path.contains("torch/lib/"))
+}
+
+/// `path` seen from `folder`, without `.` and `..`; `None` if it leaves the tree.
+fn normalise(folder: &str, path: &str) -> Option<String> {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop()?;
+            }
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+fn map_file(path: &Path) -> Option<Bytes> {
+    let file = std::fs::File::open(path).ok()?;
+    // SAFETY: the map is only read. A library that is rewritten in place while it is mapped can fault, for every
+    // program that uses it; package managers replace libraries instead.
+    let map = unsafe { memmap2::Mmap::map(&file) }.ok()?;
+    Some(Bytes::Mapped(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origin_is_left_upwards_but_not_past_the_root() {
+        assert_eq!(normalise("torch/lib", "/../../nvidia/cu13/lib/x.so").as_deref(), Some("nvidia/cu13/lib/x.so"));
+        assert_eq!(normalise("", "/./x.so").as_deref(), Some("x.so"));
+        assert_eq!(normalise("torch", "../../x.so"), None);
+    }
+}

@@ -214,7 +214,7 @@ impl<'e> Libraries<'e> {
         let bytes = match &place {
             Place::Inside(root, path) => {
                 let tree = &self.environment.root(*root).tree;
-                (tree.kind(path) == Some(EntryKind::File)).then(|| tree.map(path).ok()).flatten()
+                tree.is_file(path).then(|| tree.map(path).ok()).flatten()
             }
             Place::System(path) => map_file(path),
         };
@@ -227,7 +227,7 @@ impl<'e> Libraries<'e> {
         // What was decompressed is let go of, but for the tables.
         let bytes = match bytes {
             Bytes::Owned(bytes) => Bytes::Owned(skeleton(&bytes)?),
-            mapped @ Bytes::Mapped(_) => mapped,
+            mapped => mapped,
         };
         let elf = Elf::parse(&bytes)?;
         let needed = elf.needed.iter().map(|name| Need { name: name.clone(), found: None }).collect();

@@ -1,6 +1,6 @@
 //! Which libraries of an environment are checked: the extension modules of the attention stack.
 
-use crate::environment::{Distribution, EntryKind, Environment, RootId, RootKind};
+use crate::environment::{Distribution, Environment, RootId, RootKind};
 
 /// Distributions whose extension modules hold attention kernels or the ops around them.
 const EXTENSIONS: [&str; 18] = [
@@ -63,7 +63,7 @@ fn files_of(environment: &Environment, distribution: &Distribution) -> Vec<Strin
     let tree = &environment.root(distribution.root).tree;
     let recorded = distribution.record(tree);
     if !recorded.is_empty() {
-        return recorded.into_iter().map(|entry| entry.path).filter(|path| tree.kind(path) == Some(EntryKind::File)).collect();
+        return recorded.into_iter().map(|entry| entry.path).filter(|path| tree.is_file(path)).collect();
     }
     // Distribution packages of a system and develop installs come without RECORD.
     let folder = distribution.name.replace('-', "_");

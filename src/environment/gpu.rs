@@ -85,7 +85,9 @@ fn kernel_driver(folder: &Path, hardware: &mut Hardware) {
 /// `580.65.06` of `NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Jul 27 ..`.
 fn release(text: &str) -> Option<String> {
     let line = text.lines().find(|line| line.starts_with("NVRM version:"))?;
-    let is_version = |word: &&str| word.contains('.') && word.split('.').all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()));
+    let is_version = |word: &&str| {
+        word.contains('.') && word.split('.').all(|p| !p.is_empty() && p.bytes().all(|b| b.is_ascii_digit()))
+    };
     line.split_ascii_whitespace().find(is_version).map(str::to_owned)
 }
 
@@ -168,7 +170,8 @@ impl Functions {
         let mut name = [0 as c_char; 256];
         let (mut major, mut minor): (c_int, c_int) = (0, 0);
         use sys::CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
         };
         // SAFETY: pointers to live variables; the name is a C string of at most the length given.
         unsafe {

@@ -239,7 +239,8 @@ impl<'e> Libraries<'e> {
     fn find_preloaded(&mut self) {
         for entry in &self.environment.search_path {
             let tree = &self.environment.root(entry.root).tree;
-            let below = |path: &str| if entry.prefix.is_empty() { path.to_owned() } else { format!("{}/{path}", entry.prefix) };
+            let below =
+                |path: &str| if entry.prefix.is_empty() { path.to_owned() } else { format!("{}/{path}", entry.prefix) };
             let vendors = tree.list(&below("nvidia")).into_iter().map(|(name, _)| below(&format!("nvidia/{name}/lib")));
             for folder in vendors.chain([below("torch/lib")]) {
                 for (name, kind) in tree.list(&folder) {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use memchr::memmem;
 
 use super::arch::{Arch, CudaVersion, Variant};
+use super::elf::Elf;
 
 /// What a `ptxas` says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,13 +17,23 @@ pub struct Ptxas {
 }
 
 impl Ptxas {
-    /// Reads the names of architectures and the version out of a binary; `None` if these are not the bytes of a `ptxas`.
+    /// Reads names of architectures and the version out of a binary that holds a `ptxas`; `None` if there is none in it.
     pub fn read(bytes: &[u8]) -> Option<Ptxas> {
-        // Names of virtual architectures: the table of real ones also lists those of the past.
-        let targets: BTreeSet<Arch> =
-            memmem::find_iter(bytes, b"compute_").filter_map(|at| target(&bytes[at + 8..])).collect();
-        let release = memmem::find(bytes, b"Cuda compilation tools, release ").and_then(|at| release(&bytes[at + 32..]));
-        (targets.len() > 1).then_some(Ptxas { release, targets })
+        let texts = Elf::parse(bytes).ok()?.section(b".rodata").ok()??;
+        Ptxas::of_texts(texts)
+    }
+
+    fn of_texts(texts: &[u8]) -> Option<Ptxas> {
+        // The table of virtual architectures holds what is accepted, that of real ones also those of the past; in some
+        // releases a name is in one of them only. Whatever is in neither is surely unknown.
+        let named = |prefix: &'static str| {
+            memmem::find_iter(texts, prefix).filter_map(|at| target(&texts[at + prefix.len()..]))
+        };
+        let virtual_targets = named("compute_").count();
+        let targets: BTreeSet<Arch> = named("compute_").chain(named("sm_")).collect();
+        let tools = "Cuda compilation tools, release ";
+        let release = memmem::find(texts, tools.as_bytes()).and_then(|at| release(&texts[at + tools.len()..]));
+        (virtual_targets > 1).then_some(Ptxas { release, targets })
     }
 
     /// Whether it assembles for `arch`.
@@ -60,14 +71,18 @@ mod tests {
 
     #[test]
     fn reads_names_and_release() {
-        let binary = b"\x7fELF..compute_90\0compute_90a\0compute_120f\0xcompute_1\0compute_99999\0compute_80 \0\
+        let texts = b"compute_90\0compute_90a\0compute_120f\0xcompute_1\0compute_99999\0compute_80 \0\
             Cuda compilation tools, release 12.8, V12.8.93\0";
-        let ptxas = Ptxas::read(binary).expect("a ptxas");
+        let ptxas = Ptxas::of_texts(texts).expect("a ptxas");
         assert_eq!(ptxas.release, Some(CudaVersion { major: 12, minor: 8 }));
         let names: Vec<String> = ptxas.targets.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["sm_90", "sm_90a", "sm_120f"]);
         assert!(!ptxas.knows("sm_120a".parse().expect("an architecture")));
         assert_eq!(Ptxas::read(b"#!/bin/sh\nexec ptxas \"$@\"\n"), None);
-        assert_eq!(Ptxas::read(b"compute_90\0compute_100\0release"), Ptxas::read(b"compute_90\0compute_100\0"));
+        assert_eq!(Ptxas::of_texts(b"sm_90\0sm_100\0"), None);
+        assert_eq!(
+            Ptxas::of_texts(b"compute_90\0compute_100\0Cuda compilation tools, release ").map(|p| p.release),
+            Some(None)
+        );
     }
 }

@@ -48,7 +48,8 @@ pub fn extensions(environment: &Environment) -> Vec<Subject> {
     for (index, root) in environment.roots.iter().enumerate() {
         if root.kind == RootKind::Checkout {
             let root_id = RootId(u32::try_from(index).unwrap_or(u32::MAX));
-            let enter = |folder: &str| !folder.rsplit('/').next().is_some_and(|name| name.starts_with('.') || name == "build");
+            let enter =
+                |folder: &str| !folder.rsplit('/').next().is_some_and(|name| name.starts_with('.') || name == "build");
             let built = root.tree.walk_into("", &enter, &is_extension);
             subjects.extend(built.into_iter().map(|path| Subject { root: root_id, path, distribution: None }));
         }

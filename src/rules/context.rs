@@ -15,6 +15,8 @@ pub struct Context<'a> {
     pub packs: &'a Packs,
     /// `--glibc`: judge libraries against this libc instead of the machine's.
     pub glibc: Option<(u32, u32)>,
+    /// Native libraries, linked when a rule first asks for them.
+    pub native: crate::native::inspection::Cache,
 }
 
 /// Where a rule reports.

@@ -1,6 +1,8 @@
 //! The rules: one file each, all behind [`Rule`], listed once in [`registry`].
 
 pub mod context;
+pub mod fa201_undefined_symbol;
+mod libraries;
 pub mod registry;
 
 pub use context::{Context, Sink};

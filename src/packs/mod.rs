@@ -1,13 +1,21 @@
 //! Facts about named releases, read from `rules/*.toml`: the attention stack, argument semantics, the history of its
-//! functions, floors and known defects.
+//! functions, known defects, what releases need of each other.
 
+mod history;
+mod knowledge;
 mod load;
 mod schema;
+mod version;
 
+pub use history::{Function, Returns};
+pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions, applies};
 pub use load::PackError;
-pub use schema::{Argument, Decorator};
+pub use schema::{Argument, Capability, CapabilityTest, Decorator};
+pub use version::{Span, satisfies};
 
 use std::collections::BTreeMap;
+
+use pep440_rs::Version;
 
 use crate::environment::Platform;
 
@@ -20,14 +28,30 @@ pub struct Packs {
     pub audited: Vec<String>,
     /// Dotted names of modules whose importers are audited at their calls into them.
     pub attention_modules: Vec<String>,
+    /// Every release of known distributions, by normalised name.
+    pub releases: BTreeMap<String, Vec<Version>>,
     /// What known decorators do, by dotted path.
     pub decorators: BTreeMap<String, Decorator>,
     /// Dotted paths of the objects that [`Packs::platform_predicate`] is about.
     pub platform_objects: Vec<String>,
+    /// How sources ask for the compute capability.
+    pub capability: Capability,
     /// Keywords that a preprocessor consumes, by dotted path of the callee.
     pub consumed_keywords: BTreeMap<String, Vec<String>>,
     /// What the arguments of attention functions mean, by name.
     pub arguments: BTreeMap<String, Argument>,
+    /// The history of public attention functions.
+    pub functions: Vec<Function>,
+    /// Repositories that packages are built from.
+    pub sources: Vec<PinnedSource>,
+    /// Known defects.
+    pub defects: Vec<Defect>,
+    /// What releases need of each other.
+    pub needs: Vec<Needs>,
+    /// Distributions that own the same paths.
+    pub overlaps: Vec<Overlap>,
+    /// Gates that must stay.
+    pub gates: Vec<Gate>,
     predicates: BTreeMap<String, Vec<Platform>>,
 }
 
@@ -55,18 +79,6 @@ impl Packs {
     /// Whether a preprocessor consumes `keyword` in calls of the callee with this dotted path.
     pub fn consumes(&self, callee: &str, keyword: &str) -> bool {
         self.consumed_keywords.get(callee).is_some_and(|keywords| keywords.iter().any(|k| k == keyword))
-    }
-
-    /// When `function` (dotted path, as defined or as exported) had the keyword, and which releases never had it: one
-    /// sentence for the help of a finding.
-    pub fn keyword_history(&self, _function: &str, _keyword: &str) -> Option<String> {
-        None
-    }
-
-    /// How many values `function` (dotted path, as defined or as exported) returned in which releases: one sentence for
-    /// the help of a finding.
-    pub fn arity_history(&self, _function: &str) -> Option<String> {
-        None
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::history::Function;
+use super::knowledge::{Gate, PinnedSource, ShownBy};
 use crate::environment::Platform;
 
 /// One file.
@@ -18,13 +20,29 @@ pub(super) struct File {
     #[serde(default)]
     pub stack: Stack,
     #[serde(default)]
+    pub releases: BTreeMap<String, Vec<Spanned<String>>>,
+    #[serde(default)]
     pub decorators: BTreeMap<String, Decorator>,
     #[serde(default)]
     pub platforms: Platforms,
     #[serde(default)]
+    pub capability: Capability,
+    #[serde(default)]
     pub consumed_keywords: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub arguments: BTreeMap<String, Argument>,
+    #[serde(default)]
+    pub function: Vec<Spanned<Function>>,
+    #[serde(default)]
+    pub source: Vec<PinnedSource>,
+    #[serde(default)]
+    pub defect: Vec<DefectEntry>,
+    #[serde(default)]
+    pub needs: Vec<NeedsEntry>,
+    #[serde(default)]
+    pub overlap: Vec<OverlapEntry>,
+    #[serde(default)]
+    pub gate: Vec<Gate>,
 }
 
 /// What belongs to the attention stack.
@@ -47,6 +65,30 @@ pub(super) struct Platforms {
     pub objects: Vec<String>,
     #[serde(default)]
     pub predicates: BTreeMap<String, Vec<PlatformName>>,
+}
+
+/// How sources ask for the compute capability.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Capability {
+    /// Dotted paths of functions that return it as `(12, 0)`.
+    #[serde(default)]
+    pub tuple: Vec<String>,
+    /// Methods of platform objects that compare it with their argument.
+    #[serde(default)]
+    pub predicates: BTreeMap<String, CapabilityTest>,
+}
+
+/// How a predicate compares the device's capability with its argument, `(9, 0)` or `90`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapabilityTest {
+    /// The device has it or more.
+    AtLeast,
+    /// The device has exactly it.
+    Equal,
+    /// The device has the same major version.
+    SameMajor,
 }
 
 /// A platform, as packs spell it.
@@ -100,4 +142,52 @@ pub struct Argument {
     pub mask: bool,
     /// What dropping another value means, as the end of a sentence.
     pub consequence: String,
+}
+
+/// A defect, before it is validated.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct DefectEntry {
+    pub id: Spanned<String>,
+    pub package: String,
+    pub versions: Spanned<String>,
+    pub title: String,
+    pub raises: Option<String>,
+    #[serde(default)]
+    pub arch: Vec<String>,
+    pub path: String,
+    pub shown_by: Option<ShownBy>,
+    pub advice: String,
+    #[serde(default)]
+    pub references: Vec<String>,
+    pub source: Option<Spanned<String>>,
+    #[serde(default)]
+    pub commits: Vec<Spanned<String>>,
+    pub fixed_commit: Option<String>,
+    pub valid: Spanned<Vec<String>>,
+    pub invalid: Spanned<Vec<String>>,
+}
+
+/// What versions need of others, before it is validated.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct NeedsEntry {
+    pub package: String,
+    pub versions: Option<Spanned<String>>,
+    pub requires: Vec<Spanned<String>>,
+    pub because: Option<String>,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    #[serde(default)]
+    pub references: Vec<String>,
+}
+
+/// Distributions that own the same paths, before it is validated.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct OverlapEntry {
+    pub packages: Spanned<Vec<String>>,
+    pub versions: Option<Spanned<String>>,
+    pub last: Option<Spanned<String>>,
+    pub because: String,
 }

@@ -200,31 +200,36 @@ impl Folder {
         disk.ok_or_else(|| missing(path))
     }
 
-    pub(super) fn read(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+        let file = fs::File::open(self.file(path)?)?;
+        let size = file.metadata()?.len();
+        let mut bytes = Vec::with_capacity(size.min(LARGEST_SOURCE) as usize + 1);
+        file.take(LARGEST_SOURCE + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > LARGEST_SOURCE {
+            return Err(too_large(path, size));
+        }
+        Ok(bytes)
+    }
+
+    /// Reads into the front of a buffer that only ever grows, in two system calls beside opening.
+    pub(super) fn read_scratch<'b>(&self, path: &str, scratch: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        const STEP: usize = 256 << 10;
         let mut file = fs::File::open(self.file(path)?)?;
-        // A first read of a size that most sources fit into saves asking for the size.
-        const FIRST: usize = 64 << 10;
-        buffer.resize(FIRST.max(buffer.capacity()), 0);
         let mut length = 0;
-        loop {
-            match file.read(&mut buffer[length..]) {
+        // A regular file is read short only at its end.
+        while length == scratch.len() || length == 0 {
+            if length as u64 > LARGEST_SOURCE {
+                return Err(too_large(path, length as u64));
+            }
+            scratch.resize(scratch.len().max(length + STEP), 0);
+            match file.read(&mut scratch[length..]) {
                 Ok(0) => break,
                 Ok(read) => length += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            // A regular file is read short only at its end.
-            if length < buffer.len() {
-                break;
-            }
-            let size = file.metadata()?.len();
-            if size > LARGEST_SOURCE {
-                return Err(too_large(path, size));
-            }
-            buffer.resize(buffer.len().max(size as usize) + FIRST, 0);
         }
-        buffer.truncate(length);
-        Ok(())
+        Ok(&scratch[..length])
     }
 
     pub(super) fn stream(

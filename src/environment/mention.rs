@@ -9,9 +9,10 @@ use super::tree::{is_below, split};
 use super::{Environment, RootId, RootKind};
 
 impl Environment {
-    /// Every module outside the standard library whose source contains one of the needles, sorted by root and path.
-    pub fn files_mentioning(&self, needles: &[&str]) -> Vec<(RootId, String)> {
-        let finders = finders(needles);
+    /// Every module outside the standard library whose source contains one of the names as whole words, sorted by root
+    /// and path. `flash_attn` is in `import flash_attn.cute`, and not in `_supports_flash_attn` or `flash_attn_func`.
+    pub fn files_mentioning(&self, names: &[&str]) -> Vec<(RootId, String)> {
+        let words = Words::new(names);
         let mut found = Vec::new();
         for (index, root) in self.roots.iter().enumerate() {
             if root.kind == RootKind::StandardLibrary {
@@ -21,10 +22,10 @@ impl Environment {
             let leads_to_entry = |path: &str| entries.iter().any(|entry| is_below(&entry.prefix, path));
             let enter = |path: &str| can_be_package(path) || leads_to_entry(path);
             let modules = root.tree.walk_into("", &enter, &|path| path.ends_with(".py"));
-            let mentions = |buffer: &mut Vec<u8>, path: String| {
+            let mentions = |scratch: &mut Vec<u8>, path: String| {
                 // What cannot be read is reported by whoever wants to parse it.
-                let is_read = root.tree.read_into(&path, buffer).is_ok();
-                (is_read && finders.iter().any(|finder| finder.find(buffer).is_some())).then_some(path)
+                let source = root.tree.read_scratch(&path, scratch).unwrap_or_default();
+                words.are_in(source).then_some(path)
             };
             let hits: Vec<_> = modules.into_par_iter().map_init(Vec::new, mentions).flatten().collect();
             found.extend(hits.into_iter().map(|path| (RootId(index as u32), path)));
@@ -33,17 +34,68 @@ impl Environment {
     }
 }
 
-/// Finders for the needles that no shorter one covers: what contains `vllm_flash_attn` contains `flash_attn`.
-fn finders<'a>(needles: &[&'a str]) -> Vec<Finder<'a>> {
-    let covered = |needle: &&&str| needles.iter().any(|other| other != *needle && needle.contains(other));
-    let mut kept: Vec<&str> = needles.iter().filter(|needle| !covered(needle)).copied().collect();
-    kept.sort_unstable();
-    kept.dedup();
-    kept.into_iter().map(Finder::new).collect()
+/// Names to be found as whole words. Names that contain another one are found by way of it, so that
+/// `flash_attn`, `flash_attn_interface` and `vllm_flash_attn` cost one search.
+struct Words<'a> {
+    names: &'a [&'a str],
+    finders: Vec<Finder<'a>>,
+}
+
+impl<'a> Words<'a> {
+    fn new(names: &'a [&'a str]) -> Words<'a> {
+        let covered = |name: &&str| names.iter().any(|other| other != name && name.contains(other));
+        let mut parts: Vec<&str> = names.iter().filter(|name| !name.is_empty() && !covered(name)).copied().collect();
+        parts.sort_unstable();
+        parts.dedup();
+        Words { names, finders: parts.into_iter().map(Finder::new).collect() }
+    }
+
+    fn are_in(&self, source: &[u8]) -> bool {
+        self.finders.iter().any(|finder| finder.find_iter(source).any(|at| self.is_named_at(source, at)))
+    }
+
+    /// Whether one of the names covers the hit at `at` as a whole word.
+    fn is_named_at(&self, source: &[u8], at: usize) -> bool {
+        let is_word = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric() || !byte.is_ascii();
+        self.names.iter().any(|name| {
+            // The hit may be anywhere in the name; names are short.
+            (0..name.len()).any(|offset| {
+                let Some(start) = at.checked_sub(offset) else { return false };
+                let end = start + name.len();
+                source.get(start..end) == Some(name.as_bytes())
+                    && !start.checked_sub(1).is_some_and(|before| is_word(source[before]))
+                    && !source.get(end).is_some_and(|&after| is_word(after))
+            })
+        })
+    }
 }
 
 /// Whether modules can be imported from a folder: not from `vllm-0.26.0.dist-info`, `.git` or `__pycache__`.
 fn can_be_package(path: &str) -> bool {
     let name = split(path).1;
     is_identifier(name) && name != "__pycache__"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_as_whole_words() {
+        let words = ["flash_attn", "vllm_flash_attn", "v1.attention"];
+        let words = Words::new(&words);
+        assert_eq!(words.finders.len(), 2);
+        let is_in = |text: &str| words.are_in(text.as_bytes());
+        for text in ["flash_attn", "import flash_attn.cute", "x = 'flash_attn'", "from a import (\n vllm_flash_attn,)"]
+        {
+            assert!(is_in(text), "{text}");
+        }
+        assert!(is_in("_supports_flash_attn = 1\nimport flash_attn"));
+        assert!(is_in("from vllm.v1.attention.backend import x"));
+        for text in
+            ["", "_supports_flash_attn", "flash_attn_func", "my_vllm_flash_attn", "v1.attentions", "éflash_attn"]
+        {
+            assert!(!is_in(text), "{text}");
+        }
+    }
 }

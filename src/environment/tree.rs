@@ -178,22 +178,31 @@ impl Tree {
 
     /// The bytes of a small file (sources, metadata).
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.read_into(path, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// The same into a buffer that is emptied first, to be used again.
-    pub fn read_into(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
-        buffer.clear();
         if let Some(bytes) = self.overlay.get(path) {
-            buffer.extend_from_slice(bytes);
-            return Ok(());
+            return Ok(bytes.clone());
         }
         match &self.kind {
-            Kind::Folder(folder) => folder.read(path, buffer),
-            Kind::Wheel(wheel) => wheel.read(path, buffer),
-            Kind::Layers(_) => self.layer_with(path)?.read_into(path, buffer),
+            Kind::Folder(folder) => folder.read(path),
+            Kind::Wheel(wheel) => {
+                let mut bytes = Vec::new();
+                wheel.read_scratch(path, &mut bytes)?;
+                Ok(bytes)
+            }
+            Kind::Layers(_) => self.layer_with(path)?.read(path),
+        }
+    }
+
+    /// The same for many files one after the other, in a buffer that is used again and only ever grows.
+    pub fn read_scratch<'b>(&self, path: &str, scratch: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+        if let Some(bytes) = self.overlay.get(path) {
+            scratch.clear();
+            scratch.extend_from_slice(bytes);
+            return Ok(scratch);
+        }
+        match &self.kind {
+            Kind::Folder(folder) => folder.read_scratch(path, scratch),
+            Kind::Wheel(wheel) => wheel.read_scratch(path, scratch),
+            Kind::Layers(_) => self.layer_with(path)?.read_scratch(path, scratch),
         }
     }
 

@@ -148,12 +148,14 @@ impl Wheel {
         self.files.get(path).copied().ok_or_else(|| missing(path))
     }
 
-    pub(super) fn read(&self, path: &str, buffer: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn read_scratch<'b>(&self, path: &str, scratch: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         let size = self.size(path).ok_or_else(|| missing(path))?;
         if size > LARGEST_SOURCE {
             return Err(too_large(path, size));
         }
-        self.decompress(path, LARGEST_SOURCE, buffer)
+        scratch.clear();
+        self.decompress(path, LARGEST_SOURCE, scratch)?;
+        Ok(scratch)
     }
 
     /// Decompresses at most `limit` bytes: what the directory says about the size is a claim.

@@ -58,7 +58,13 @@ pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result
     let program = Program::load(&environment, &packs, Scope { all: options.all });
     let mut sink = Sink { findings: Vec::new(), incomplete: environment.incomplete.clone() };
     sink.incomplete.extend(program.incomplete());
-    let context = Context { environment: &environment, program: &program, packs: &packs, glibc: options.glibc };
+    let context = Context {
+        environment: &environment,
+        program: &program,
+        packs: &packs,
+        glibc: options.glibc,
+        native: Default::default(),
+    };
     let rules: Vec<_> =
         registry::all().iter().filter(|rule| settings.selects(rule.info().code, rule.info().name)).collect();
     progress.steps("checking", rules.len());

@@ -6,6 +6,7 @@ pub mod output;
 pub mod rules;
 pub mod scan;
 pub mod smoke;
+pub mod undo;
 
 use std::fmt;
 use std::io;
@@ -96,6 +97,9 @@ pub enum Command {
     /// Report what does not fit in an installed attention stack
     #[command(after_help = "Example:\n  fa-doctor scan .venv --arch sm_120")]
     Scan(scan::ScanArgs),
+    /// Take back what `fix --write` did, to the exact bytes before
+    #[command(after_help = "Example:\n  fa-doctor undo --list")]
+    Undo(undo::UndoArgs),
     /// List the rules
     #[command(after_help = "Example:\n  fa-doctor rules --format json")]
     Rules(rules::RulesArgs),
@@ -115,6 +119,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match &cli.command {
         Command::Scan(args) => scan::run(args, global),
+        Command::Undo(args) => undo::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
         Command::Smoke(args) => smoke::run(args, global),

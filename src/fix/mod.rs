@@ -11,5 +11,6 @@ pub mod engine;
 pub mod files;
 pub mod journal;
 pub mod lock;
+pub mod status;
 pub mod transaction;
 pub mod undo;

@@ -1,6 +1,7 @@
 //! The rules: one file each, all behind [`Rule`], listed once in [`registry`].
 
 pub mod context;
+pub mod fa105_patch_state;
 pub mod fa201_undefined_symbol;
 mod libraries;
 pub mod registry;

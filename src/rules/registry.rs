@@ -4,5 +4,5 @@ use super::Rule;
 
 /// All rules, sorted by code.
 pub fn all() -> &'static [&'static dyn Rule] {
-    &[&super::fa201_undefined_symbol::UndefinedSymbol]
+    &[&super::fa105_patch_state::PatchState, &super::fa201_undefined_symbol::UndefinedSymbol]
 }

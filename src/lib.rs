@@ -8,6 +8,7 @@ pub mod environment;
 pub mod finding;
 pub mod fix;
 pub mod link;
+pub mod merge;
 pub mod native;
 pub mod packs;
 pub mod probe;

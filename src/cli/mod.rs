@@ -1,7 +1,10 @@
 //! The command line: one file per subcommand, all of the same shape: `XArgs` and `run(&XArgs, &GlobalArgs) -> Result<ExitCode>`.
 
 pub mod args;
+pub mod completions;
+pub mod config;
 pub mod explain;
+pub mod merge;
 pub mod output;
 pub mod rules;
 pub mod scan;
@@ -106,6 +109,20 @@ pub enum Command {
     /// Explain a rule: what it finds, why it matters, how to fix it
     #[command(after_help = "Example:\n  fa-doctor explain FA001")]
     Explain(explain::ExplainArgs),
+    /// Turn the JSON results of many nodes into one report
+    #[command(after_help = "Example:\n  fa-doctor merge results/*.json")]
+    Merge(merge::MergeArgs),
+    /// Show the effective settings, and where each comes from
+    #[command(after_help = "Example:\n  fa-doctor config")]
+    Config(config::ConfigArgs),
+    /// Print a completion script
+    #[command(
+        after_help = "Example:\n  fa-doctor completions bash > ~/.local/share/bash-completion/completions/fa-doctor"
+    )]
+    Completions(completions::CompletionsArgs),
+    /// Print or write the manual pages
+    #[command(after_help = "Example:\n  fa-doctor man ~/.local/share/man/man1")]
+    Man(completions::ManArgs),
     /// Run the bundled attention kernel on the GPU and compare what is installed with it
     #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
     Smoke(smoke::SmokeArgs),
@@ -122,6 +139,10 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Undo(args) => undo::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
+        Command::Merge(args) => merge::run(args, global),
+        Command::Config(args) => config::run(args, global),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::run_man(args),
         Command::Smoke(args) => smoke::run(args, global),
         Command::SmokeChild(args) => Ok(smoke::run_child(args)),
     }

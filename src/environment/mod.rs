@@ -95,6 +95,18 @@ pub enum Platform {
     Cpu,
 }
 
+impl Platform {
+    /// As on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Platform::Cuda => "cuda",
+            Platform::Rocm => "rocm",
+            Platform::Xpu => "xpu",
+            Platform::Cpu => "cpu",
+        }
+    }
+}
+
 /// Everything that was found at the targets.
 #[derive(Debug, Default)]
 pub struct Environment {

@@ -70,6 +70,16 @@ pub enum FailOn {
 }
 
 impl FailOn {
+    /// As on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FailOn::Error => "error",
+            FailOn::Warning => "warning",
+            FailOn::Info => "info",
+            FailOn::Never => "never",
+        }
+    }
+
     /// Whether a finding of this severity fails the run.
     pub fn includes(self, severity: Severity) -> bool {
         match self {

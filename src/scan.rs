@@ -7,12 +7,13 @@ use crate::config::Settings;
 use crate::config::baseline::{Baseline, Compared};
 use crate::config::ignore::Date;
 use crate::environment::{Environment, LoadError, Request};
-use crate::finding::Finding;
+use crate::finding::{Finding, Incomplete};
+use crate::fix::derive;
 use crate::link::{Program, Scope};
 use crate::packs::{PackError, Packs};
 use crate::progress::Progress;
 use crate::report::{Report, count};
-use crate::rules::{Context, Sink, registry};
+use crate::rules::{Context, RuleInfo, Sink, registry};
 
 /// What to check, and how to judge it.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Options {
     pub glibc: Option<(u32, u32)>,
     /// Findings that were there before.
     pub baseline: Option<Baseline>,
+    /// Fixes may drop arguments that matter, with a warning at run time.
+    pub degraded: bool,
 }
 
 /// What came of a scan.
@@ -47,26 +50,52 @@ pub enum ScanError {
     Pack(#[from] PackError),
 }
 
+/// What the rules say about an environment, after the settings have had their say.
+#[derive(Debug)]
+pub struct Checked {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// What could not be checked.
+    pub incomplete: Vec<Incomplete>,
+    /// How many sources were read.
+    pub files: usize,
+    /// What the settings left out, and which of them no longer do anything.
+    pub notes: Vec<String>,
+}
+
 /// Looks at an environment and reports what does not fit.
 pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result<ScanOutcome, ScanError> {
     let start = Instant::now();
-    let settings = &options.settings;
-    let packs = Packs::with_directories(&settings.packs.value)?;
+    let packs = Packs::with_directories(&options.settings.packs.value)?;
     progress.stage("looking at the environment");
     let environment = Environment::load(request)?;
+    let checked = check(&environment, &packs, options, &|_| true, progress)?;
+    let stack = |name: &str| packs.distributions.iter().any(|distribution| distribution == name);
+    let Checked { findings, incomplete, files, notes } = checked;
+    let mut report = Report::new(&environment, stack, findings, incomplete, files, start.elapsed());
+    report.notes = notes;
+    report.fail_on = options.settings.fail_on.value;
+    Ok(ScanOutcome { environment, report })
+}
+
+/// Runs the selected rules for which `run` says yes.
+pub fn check(
+    environment: &Environment,
+    packs: &Packs,
+    options: &Options,
+    run: &dyn Fn(&RuleInfo) -> bool,
+    progress: &Progress,
+) -> Result<Checked, ScanError> {
+    let settings = &options.settings;
     progress.stage("reading sources");
-    let program = Program::load(&environment, &packs, Scope { all: options.all });
+    let program = Program::load(environment, packs, Scope { all: options.all });
     let mut sink = Sink { findings: Vec::new(), incomplete: environment.incomplete.clone() };
     sink.incomplete.extend(program.incomplete());
-    let context = Context {
-        environment: &environment,
-        program: &program,
-        packs: &packs,
-        glibc: options.glibc,
-        native: Default::default(),
-    };
-    let rules: Vec<_> =
-        registry::all().iter().filter(|rule| settings.selects(rule.info().code, rule.info().name)).collect();
+    let context = Context { environment, program: &program, packs, glibc: options.glibc, native: Default::default() };
+    let rules: Vec<_> = registry::all()
+        .iter()
+        .filter(|rule| settings.selects(rule.info().code, rule.info().name) && run(rule.info()))
+        .collect();
     progress.steps("checking", rules.len());
     for rule in rules {
         rule.check(&context, &mut sink);
@@ -77,14 +106,10 @@ pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result
         return Err(environment.nothing_to_scan().into());
     }
     let files = program.files();
-    drop(program);
-    let mut findings = sink.findings;
+    let Sink { mut findings, incomplete } = sink;
+    derive::attach(&context, options.degraded, &mut findings);
     let notes = judge(&mut findings, options);
-    let stack = |name: &str| packs.distributions.iter().any(|distribution| distribution == name);
-    let mut report = Report::new(&environment, stack, findings, sink.incomplete, files, start.elapsed());
-    report.notes = notes;
-    report.fail_on = settings.fail_on.value;
-    Ok(ScanOutcome { environment, report })
+    Ok(Checked { findings, incomplete, files, notes })
 }
 
 /// Applies severities, ignores and the baseline; the notes say what was left out, and what no longer does anything.

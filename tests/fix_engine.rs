@@ -77,7 +77,7 @@ impl Toy {
 }
 
 impl Workspace for Toy {
-    fn read(&self, _root: RootId, path: &str) -> io::Result<Option<Vec<u8>>> {
+    fn read(&mut self, _root: RootId, path: &str) -> io::Result<Option<Vec<u8>>> {
         Ok(self.files.get(path).cloned())
     }
 
@@ -91,7 +91,7 @@ impl Workspace for Toy {
     }
 }
 
-fn run(toy: &mut Toy, unsafe_too: bool, selected: &dyn Fn(&str) -> bool) -> Plan {
+fn run(toy: &mut Toy, unsafe_too: bool, selected: &dyn Fn(&Finding) -> bool) -> Plan {
     let first = toy.findings(&Overlay::new());
     plan(toy, first, &Choice { unsafe_too, selected }).unwrap()
 }
@@ -121,7 +121,7 @@ fn one_round_applies_everything_that_fits_together() {
 fn judgements_are_applied_when_asked_for_and_codes_selected() {
     let mut toy = Toy::new(&[("a.py", "bad guess\n")]);
     assert_eq!(after(&run(&mut toy, true, &|_| true), "a.py"), "good good\n");
-    let plan = run(&mut toy, true, &|code| code == "FA001");
+    let plan = run(&mut toy, true, &|finding| finding.code == "FA001");
     assert_eq!(after(&plan, "a.py"), "good guess\n");
     assert_eq!(reasons(&plan), [("guess", "FA002 is not selected")]);
 }

@@ -4,6 +4,7 @@ pub mod args;
 pub mod completions;
 pub mod config;
 pub mod explain;
+pub mod fix;
 pub mod merge;
 pub mod output;
 pub mod rules;
@@ -100,6 +101,9 @@ pub enum Command {
     /// Report what does not fit in an installed attention stack
     #[command(after_help = "Example:\n  fa-doctor scan .venv --arch sm_120")]
     Scan(scan::ScanArgs),
+    /// Show the patches that follow from the sources, and apply them
+    #[command(after_help = "Example:\n  fa-doctor fix .venv --write")]
+    Fix(fix::FixArgs),
     /// Take back what `fix --write` did, to the exact bytes before
     #[command(after_help = "Example:\n  fa-doctor undo --list")]
     Undo(undo::UndoArgs),
@@ -136,6 +140,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let global = &cli.global;
     match &cli.command {
         Command::Scan(args) => scan::run(args, global),
+        Command::Fix(args) => fix::run(args, global),
         Command::Undo(args) => undo::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),

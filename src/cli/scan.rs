@@ -55,6 +55,7 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         all: args.all,
         glibc: args.glibc,
         baseline: args.baseline.as_deref().map(Baseline::read).transpose()?,
+        degraded: false,
     };
     let progress = Progress::new(global.quiet);
     let outcome = scan(&request, &options, &progress);

@@ -16,7 +16,7 @@ pub type Overlay = BTreeMap<(RootId, String), Vec<u8>>;
 /// What the engine works on: an environment that can be read, scanned and parsed.
 pub trait Workspace {
     /// The bytes of a file on disk; `None` if there is none.
-    fn read(&self, root: RootId, path: &str) -> io::Result<Option<Vec<u8>>>;
+    fn read(&mut self, root: RootId, path: &str) -> io::Result<Option<Vec<u8>>>;
     /// The findings, with their fixes, of the environment with `overlay` laid over it.
     fn scan(&mut self, overlay: &Overlay) -> anyhow::Result<Vec<Finding>>;
     /// How many syntax errors a source has.
@@ -27,8 +27,8 @@ pub trait Workspace {
 pub struct Choice<'a> {
     /// `--unsafe`: also those that are a judgement.
     pub unsafe_too: bool,
-    /// Whether a code is selected.
-    pub selected: &'a dyn Fn(&str) -> bool,
+    /// Whether a finding's rule is selected.
+    pub selected: &'a dyn Fn(&Finding) -> bool,
 }
 
 /// Text that a fix put into a file of the plan.
@@ -142,7 +142,7 @@ fn is_candidate(finding: &Finding, choice: &Choice<'_>, refused: &BTreeMap<Key, 
         Applicability::Unsafe => choice.unsafe_too,
         Applicability::Manual => false,
     });
-    allowed && !edits(finding).is_empty() && (choice.selected)(&finding.code) && !refused.contains_key(&key(finding))
+    allowed && !edits(finding).is_empty() && (choice.selected)(finding) && !refused.contains_key(&key(finding))
 }
 
 /// Why the fix of a finding that remains was not applied, if it has one.
@@ -150,7 +150,7 @@ fn skipped(finding: &Finding, choice: &Choice<'_>, refused: &BTreeMap<Key, Strin
     let fix = finding.fix.as_ref()?;
     let reason = match refused.get(&key(finding)) {
         Some(reason) => reason.clone(),
-        None if !(choice.selected)(&finding.code) => format!("{} is not selected", finding.code),
+        None if !(choice.selected)(finding) => format!("{} is not selected", finding.code),
         None if fix.applicability == Applicability::Manual => "it is for a person to make".to_owned(),
         None if fix.applicability == Applicability::Unsafe && !choice.unsafe_too => {
             "it is a judgement, and needs --unsafe".to_owned()

@@ -48,13 +48,13 @@ pub struct Receipt {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// A wheel is read in place.
-    #[error("{} is a wheel, and wheels are never changed: install or unpack it, and run this on that", .0.display())]
+    #[error("{} is a wheel, and wheels are never changed", .0.display())]
     Wheel(PathBuf),
     /// The interpreter's own.
     #[error("{} belongs to the interpreter and not to the attention stack", .0.display())]
     StandardLibrary(PathBuf),
     /// Through a link, or by its name, the file is somewhere else.
-    #[error("{path} is not inside {}: it is reached through a link. Run this on the folder that holds it", root.display())]
+    #[error("{path} is not inside {}: it is reached through a link", root.display())]
     Outside {
         /// Relative to the root.
         path: String,
@@ -62,23 +62,21 @@ pub enum WriteError {
         root: PathBuf,
     },
     /// Somebody was faster.
-    #[error("{path} has changed since it was scanned; nothing was written. Run this again")]
+    #[error("{path} has changed since it was scanned; nothing was written")]
     Changed {
         /// Relative to the root.
         path: String,
     },
     /// The folder cannot be written.
-    #[error("{} cannot be written ({error}); nothing was changed. {advice}", folder.display())]
+    #[error("{} cannot be written ({error}); nothing was changed", folder.display())]
     ReadOnly {
         /// Which folder.
         folder: PathBuf,
         /// What the system said.
         error: io::Error,
-        /// What to do.
-        advice: &'static str,
     },
     /// It is somebody else's.
-    #[error("{} belongs to another user (id {owner}); nothing was changed. Run this as its owner, or make an environment of your own: python3 -m venv", path.display())]
+    #[error("{} belongs to another user (id {owner}); nothing was changed", path.display())]
     ForeignOwned {
         /// Which file.
         path: PathBuf,
@@ -94,7 +92,7 @@ pub enum WriteError {
         error: io::Error,
     },
     /// A step failed, and so did taking back what had been done.
-    #[error("{}: {error}; and taking the changes back failed too: {second}. The originals are safe: fa-doctor undo {}", path.display(), root.display())]
+    #[error("{}: {error}; and taking the changes back failed too: {second}", path.display())]
     Stuck {
         /// Where.
         path: PathBuf,
@@ -111,6 +109,28 @@ pub enum WriteError {
     /// Another run is writing.
     #[error(transparent)]
     Lock(#[from] LockError),
+}
+
+impl WriteError {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let own = "make an environment of your own: python3 -m venv .venv";
+        Some(match self {
+            WriteError::Wheel(_) => "install or unpack it, and give that: python3 -m wheel unpack FILE".to_owned(),
+            WriteError::StandardLibrary(_) => "give the environment itself: fa-doctor fix .venv".to_owned(),
+            WriteError::Outside { .. } => "give the folder that really holds it".to_owned(),
+            WriteError::Changed { .. } => "run the command again".to_owned(),
+            WriteError::ReadOnly { error, .. } if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                "the file system is mounted read-only: copy the environment to a place of your own".to_owned()
+            }
+            WriteError::ReadOnly { .. } => format!("run this as a user who may write there, or {own}"),
+            WriteError::ForeignOwned { .. } => format!("run this as its owner, or {own}"),
+            WriteError::Stuck { root, .. } => {
+                format!("the originals are safe; when the cause is gone: fa-doctor undo {}", root.display())
+            }
+            WriteError::Failed { .. } | WriteError::Journal(_) | WriteError::Lock(_) => return None,
+        })
+    }
 }
 
 /// What a file is before it is replaced.
@@ -311,23 +331,13 @@ pub fn check_owner(path: &Path) -> Result<(), WriteError> {
 pub fn check_writable(folder: &Path) -> Result<(), WriteError> {
     #[cfg(unix)]
     if let Err(error) = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK) {
-        return Err(read_only(folder, error.into()));
+        return Err(WriteError::ReadOnly { folder: folder.to_owned(), error: error.into() });
     }
     #[cfg(not(unix))]
     if fs::metadata(folder).map_err(failed(folder))?.permissions().readonly() {
-        return Err(read_only(folder, io::ErrorKind::PermissionDenied.into()));
+        return Err(WriteError::ReadOnly { folder: folder.to_owned(), error: io::ErrorKind::PermissionDenied.into() });
     }
     Ok(())
-}
-
-/// The error of a folder that cannot be written, with what to do about it.
-pub fn read_only(folder: &Path, error: io::Error) -> WriteError {
-    let advice = if error.kind() == io::ErrorKind::ReadOnlyFilesystem {
-        "The file system is mounted read-only: copy the environment to a place of your own and run this there"
-    } else {
-        "Run this as a user who may write there, or make an environment of your own: python3 -m venv"
-    };
-    WriteError::ReadOnly { folder: folder.to_owned(), error, advice }
 }
 
 /// Nanoseconds since 1970 of the last change, where the system knows it.

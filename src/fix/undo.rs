@@ -109,6 +109,16 @@ pub fn undo(
     Ok(report)
 }
 
+/// Takes back the transactions that were interrupted; says how many there were.
+pub fn recover(disk: &Disk<'_>, lock: &Lock) -> Result<usize, UndoError> {
+    let mut interrupted = journal::transactions(lock.root())?;
+    interrupted.retain(|transaction| !transaction.complete);
+    for transaction in interrupted.iter().rev() {
+        roll_back(disk, lock.root(), transaction)?;
+    }
+    Ok(interrupted.len())
+}
+
 /// Takes back a transaction that was interrupted, or whose last step failed. Its files have their old or new bytes.
 pub fn roll_back(disk: &Disk<'_>, root: &Path, transaction: &Transaction) -> Result<(), UndoError> {
     let mut report = UndoReport::default();

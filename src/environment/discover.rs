@@ -1,30 +1,36 @@
 //! Which environment to look at when no target is given.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::LoadError;
-use super::target::{Target, classify, prefix};
+use super::target::{Target, prefix};
 
 /// The first of VIRTUAL_ENV, CONDA_PREFIX, ./.venv and python3 on PATH that is one.
 pub(super) fn without_target() -> Result<Vec<Target>, LoadError> {
+    search(Path::new(""), &|name| env::var_os(name))
+}
+
+type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+fn search(here: &Path, variable: Variables<'_>) -> Result<Vec<Target>, LoadError> {
     let mut looked = Vec::new();
-    for variable in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
-        match env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from) {
+    for name in ["VIRTUAL_ENV", "CONDA_PREFIX"] {
+        match variable(name).filter(|value| !value.is_empty()).map(PathBuf::from) {
             Some(path) => match prefix(&path) {
                 Some(prefix) => return Ok(vec![Target::Prefix(prefix)]),
-                None => looked.push(format!("{variable}={}: no environment there", path.display())),
+                None => looked.push(format!("{name}={}: no environment there", path.display())),
             },
-            None => looked.push(format!("{variable}: not set")),
+            None => looked.push(format!("{name}: not set")),
         }
     }
-    let local = Path::new(".venv");
-    if local.is_dir() {
-        return classify(local);
+    match prefix(&here.join(".venv")) {
+        Some(prefix) => return Ok(vec![Target::Prefix(prefix)]),
+        None => looked.push("./.venv: no environment there".to_owned()),
     }
-    looked.push("./.venv: not there".to_owned());
     for name in ["python3", "python"] {
-        match on_path(Path::new(name)) {
+        match on_path(Path::new(name), variable) {
             Some(python) => return Ok(vec![Target::Interpreter(python)]),
             None => looked.push(format!("{name} on PATH: not found")),
         }
@@ -42,15 +48,80 @@ pub(super) fn interpreter(python: &Path) -> Result<PathBuf, LoadError> {
     if python.exists() {
         return Ok(python.to_owned());
     }
-    on_path(python).ok_or_else(|| LoadError::NoSuchInterpreter(python.to_owned()))
+    on_path(python, &|name| env::var_os(name)).ok_or_else(|| LoadError::NoSuchInterpreter(python.to_owned()))
 }
 
-fn on_path(command: &Path) -> Option<PathBuf> {
+fn on_path(command: &Path, variable: Variables<'_>) -> Option<PathBuf> {
     // A path with a folder in it is not looked up.
     if command.components().count() != 1 {
         return None;
     }
-    let path = env::var_os("PATH")?;
-    let folders = env::split_paths(&path);
-    folders.map(|folder| folder.join(command).with_extension(env::consts::EXE_EXTENSION)).find(|file| file.is_file())
+    let path = variable("PATH")?;
+    // `python3.12` on Windows is `python3.12.exe`.
+    let file = match command.to_str()?.ends_with(env::consts::EXE_SUFFIX) {
+        true => command.to_owned(),
+        false => PathBuf::from(format!("{}{}", command.display(), env::consts::EXE_SUFFIX)),
+    };
+    env::split_paths(&path).map(|folder| folder.join(&file)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{Files, files};
+    use super::*;
+
+    fn found(here: &Files, variables: &[(&str, &Path)]) -> Result<PathBuf, LoadError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_os_str().to_owned())
+        };
+        let mut targets = search(here.path(), &variable)?;
+        match targets.remove(0) {
+            Target::Prefix(prefix) => Ok(prefix.path),
+            Target::Interpreter(python) => Ok(python),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_active_environment_comes_before_the_local_one() {
+        let here = files(&[
+            ("active/pyvenv.cfg", "home = /nowhere"),
+            ("active/lib/python3.12/site-packages/x.py", ""),
+            ("conda/conda-meta/history", ""),
+            ("conda/lib/python3.11/site-packages/x.py", ""),
+            (".venv/pyvenv.cfg", ""),
+            (".venv/lib/python3.13/site-packages/x.py", ""),
+            ("bin/python3", ""),
+        ]);
+        let at = |name: &str| here.path().join(name);
+        let (active, conda, gone, bin) = (at("active"), at("conda"), at("gone"), at("bin"));
+        let all = [("VIRTUAL_ENV", &*active), ("CONDA_PREFIX", &*conda), ("PATH", &*bin)];
+        assert_eq!(found(&here, &all).unwrap(), active);
+        assert_eq!(found(&here, &all[1..]).unwrap(), conda);
+        assert_eq!(found(&here, &all[2..]).unwrap(), at(".venv"));
+        assert_eq!(found(&here, &[("VIRTUAL_ENV", &gone), ("CONDA_PREFIX", &conda)]).unwrap(), conda);
+    }
+
+    #[test]
+    fn the_interpreter_on_path_comes_last() {
+        let here = files(&[("bin/python3", ""), ("empty/readme", "")]);
+        let (bin, empty) = (here.path().join("bin"), here.path().join("empty"));
+        if cfg!(unix) {
+            assert_eq!(found(&here, &[("PATH", &bin)]).unwrap(), bin.join("python3"));
+        }
+        let error = found(&here, &[("PATH", &empty), ("VIRTUAL_ENV", &empty)]).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        let text = error.to_string();
+        for part in ["VIRTUAL_ENV=", "CONDA_PREFIX: not set", "./.venv", "python3 on PATH", "hint:"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+
+    #[test]
+    fn python_may_be_an_environment_or_a_command() {
+        let here = files(&[("v/pyvenv.cfg", ""), ("v/lib/python3.12/site-packages/x.py", ""), ("v/bin/python", "")]);
+        assert_eq!(interpreter(&here.path().join("v")).unwrap(), here.path().join("v/bin/python"));
+        let error = interpreter(Path::new("no-such-python-anywhere")).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+    }
 }

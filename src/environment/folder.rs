@@ -95,6 +95,9 @@ impl Folder {
         if path.is_empty() {
             return Some(EntryKind::Folder);
         }
+        if path.starts_with('/') {
+            return None;
+        }
         let (parent, name) = split(path);
         find(&*self.listing(parent)?, name).map(|entry| entry.kind)
     }
@@ -285,4 +288,143 @@ fn read_listing(folder: &Path) -> io::Result<Listing> {
     }
     listing.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::files;
+    use super::*;
+
+    fn walk(folder: &Folder, at: &str) -> Vec<String> {
+        folder.walk(at, &|_| true, &|path| path.ends_with(".py"))
+    }
+
+    #[test]
+    fn files_and_folders_are_told_apart() {
+        let files = files(&[("a/b/c.py", "x = 1\n"), ("a/d.txt", ""), ("e.py", "")]);
+        let folder = Folder::new(files.path()).unwrap();
+        assert_eq!(folder.kind(""), Some(EntryKind::Folder));
+        assert_eq!(folder.kind("a/b"), Some(EntryKind::Folder));
+        assert_eq!(folder.kind("a/b/c.py"), Some(EntryKind::File));
+        for path in ["b", "a/b/c.py/d", "a/../e.py", "/a", "a/", "a//b", "..", "."] {
+            assert_eq!(folder.kind(path), None, "{path}");
+            assert!(folder.list(path).is_empty(), "{path}");
+            assert!(folder.read(path).is_err(), "{path}");
+        }
+        assert_eq!(folder.list("a"), [("b".to_owned(), EntryKind::Folder), ("d.txt".to_owned(), EntryKind::File)]);
+        assert_eq!(walk(&folder, ""), ["a/b/c.py", "e.py"]);
+        assert_eq!(walk(&folder, "a/b/c.py"), ["a/b/c.py"]);
+        assert_eq!(folder.walk("", &|path| path != "a/b", &|_| true), ["a/d.txt", "e.py"]);
+        assert_eq!(folder.read("a/b/c.py").unwrap(), b"x = 1\n");
+        assert_eq!(&*folder.map("a/b/c.py").unwrap(), b"x = 1\n");
+        assert_eq!(&*folder.map("e.py").unwrap(), b"");
+        assert_eq!(folder.size("a/b/c.py"), Some(6));
+        assert_eq!(folder.on_disk("new/file.py"), Some(files.path().join("new/file.py")));
+        assert_eq!(folder.on_disk("../x"), None);
+    }
+
+    #[test]
+    fn a_scratch_buffer_serves_files_of_every_size() {
+        let files = files(&[("empty.py", ""), ("small.py", "small")]);
+        for size in [256 << 10, (256 << 10) + 1, 1 << 20] {
+            files.add(&format!("{size}.py"), vec![b'x'; size]);
+        }
+        let folder = Folder::new(files.path()).unwrap();
+        let mut scratch = Vec::new();
+        for name in walk(&folder, "").iter().cycle().take(12) {
+            assert_eq!(folder.read_scratch(name, &mut scratch).unwrap(), folder.read(name).unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_any_depth_is_answered() {
+        let files = files(&[("a/b.py", "")]);
+        let folder = Folder::new(files.path()).unwrap();
+        assert_eq!(folder.kind(&"a/".repeat(100_000)), None);
+        assert_eq!(folder.kind(&"/".repeat(100_000)), None);
+    }
+
+    #[test]
+    fn mounts_show_what_they_name_and_nothing_else() {
+        let files = files(&[
+            ("src/pkg/__init__.py", ""),
+            ("src/pkg/m.py", ""),
+            ("src/other/secret.py", ""),
+            ("elsewhere/impl/x.py", "x"),
+            ("one.py", ""),
+        ]);
+        let at = |name: &str| files.path().join(name);
+        let mounts = vec![
+            ("pkg".to_owned(), at("src/pkg")),
+            ("pkg/inner".to_owned(), at("elsewhere/impl")),
+            ("ns/one.py".to_owned(), at("one.py")),
+            ("gone".to_owned(), at("gone")),
+        ];
+        let folder = Folder::mounted(&at("src"), mounts).unwrap();
+        assert_eq!(walk(&folder, ""), ["ns/one.py", "pkg/__init__.py", "pkg/inner/x.py", "pkg/m.py"]);
+        assert_eq!(folder.kind("other"), None);
+        assert_eq!(folder.on_disk("pkg/inner/x.py"), Some(at("elsewhere/impl/x.py")));
+        assert_eq!(folder.read("pkg/inner/x.py").unwrap(), b"x");
+        assert_eq!(folder.on_disk("unmounted.py"), None);
+    }
+
+    #[cfg(unix)]
+    mod unix {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        use super::*;
+
+        #[test]
+        fn links_are_followed_and_cycles_are_not() {
+            let files = files(&[("real/a/m.py", ""), ("real/b.py", ""), ("outside/o.py", "")]);
+            let at = |name: &str| files.path().join(name);
+            symlink("..", at("real/a/up")).unwrap();
+            symlink(".", at("real/self")).unwrap();
+            symlink("../outside", at("real/linked")).unwrap();
+            symlink("../outside", at("real/twice")).unwrap();
+            symlink("b.py", at("real/file.py")).unwrap();
+            symlink("nowhere", at("real/dangling.py")).unwrap();
+            symlink("loop.py", at("real/loop.py")).unwrap();
+            let folder = Folder::new(&at("real")).unwrap();
+            assert_eq!(walk(&folder, ""), ["a/m.py", "b.py", "file.py", "linked/o.py"]);
+            assert_eq!(folder.kind("twice/o.py"), Some(EntryKind::File));
+            assert_eq!(folder.kind("a/up/a/up/b.py"), Some(EntryKind::File));
+            assert_eq!(folder.kind("dangling.py"), None);
+        }
+
+        #[test]
+        fn links_to_links_do_not_multiply() {
+            let files = files(&[("m.py", "")]);
+            for level in 0..24 {
+                let folder = files.path().join(format!("d{level}"));
+                fs::create_dir(&folder).unwrap();
+                for name in ["x", "y"] {
+                    symlink(format!("../d{}", level + 1), folder.join(name)).unwrap();
+                }
+            }
+            files.add("d24/end.py", "");
+            let folder = Folder::new(files.path()).unwrap();
+            assert!(walk(&folder, "").len() < 60);
+        }
+
+        #[test]
+        fn pipes_and_unreadable_folders_do_not_stop_anything() {
+            let files = files(&[("a.py", ""), ("closed/b.py", "")]);
+            let made = std::process::Command::new("mkfifo").arg(files.path().join("pipe.py")).status();
+            assert!(made.is_ok_and(|status| status.success()));
+            let closed = files.path().join("closed");
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+            let is_root = fs::read_dir(&closed).is_ok();
+            let folder = Folder::new(files.path()).unwrap();
+            let found = walk(&folder, "");
+            fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+            assert!(folder.read("pipe.py").is_err());
+            if is_root {
+                assert_eq!(found, ["a.py", "closed/b.py"]);
+            } else {
+                assert_eq!(found, ["a.py"]);
+                assert_eq!(folder.unreadable()[0].0, "closed");
+            }
+        }
+    }
 }

@@ -112,3 +112,76 @@ fn wait(child: &mut Child, deadline: Instant) -> std::io::Result<Option<std::pro
         pause = (pause * 2).min(Duration::from_millis(20));
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::testing::{Files, files};
+    use super::*;
+
+    /// A stand-in for an interpreter: a shell script.
+    fn script(files: &Files, body: &str) -> PathBuf {
+        let path = files.add("python3", format!("#!/bin/sh\n{body}\n"));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    const ANSWER: &str = r#"{"version": [3, 12], "executable": "/v/bin/python", "prefix": "/v", "base_prefix": "/usr",
+        "path": ["/v/site"], "sites": ["/v/site"], "library": ["/usr/lib/python3.12"], "platform": "linux"}"#;
+
+    #[test]
+    fn the_answer_is_found_among_other_output() {
+        let files = files(&[]);
+        let answer = ANSWER.replace('\n', " ");
+        let python =
+            script(&files, &format!("echo noise; printf 'no newline'; echo; echo '{MARK}{answer}'; echo more"));
+        let answer = ask(&python).unwrap();
+        assert_eq!(answer.version, (3, 12));
+        assert_eq!(answer.path, [PathBuf::from("/v/site")]);
+    }
+
+    #[test]
+    fn failures_say_why() {
+        let files = files(&[]);
+        let message = |body: &str| {
+            let error = ask(&script(&files, body)).unwrap_err();
+            assert_eq!(error.exit_code(), 3);
+            error.to_string()
+        };
+        assert!(
+            message("echo 'ModuleNotFoundError: encodings' >&2; exit 1").contains("ModuleNotFoundError: encodings")
+        );
+        assert!(message("exit 0").contains("printed nothing"));
+        assert!(message(&format!("echo '{MARK}{{'")).contains("cannot be read"));
+        let error = ask(&files.path().join("none")).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+    }
+
+    #[test]
+    fn a_flood_of_output_does_not_block() {
+        let files = files(&[]);
+        let answer = ANSWER.replace('\n', " ");
+        let body = format!(
+            "i=0; while [ $i -lt 3000 ]; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; i=$((i+1)); done; echo '{MARK}{answer}'"
+        );
+        assert!(ask(&script(&files, &body)).is_ok());
+    }
+
+    #[test]
+    fn a_child_that_keeps_the_pipe_open_does_not_block() {
+        let files = files(&[]);
+        let start = Instant::now();
+        assert!(ask(&script(&files, "sleep 3 & exit 1")).is_err());
+        assert!(start.elapsed() < Duration::from_secs(25));
+    }
+
+    #[test]
+    #[ignore = "needs python3"]
+    fn a_real_interpreter_answers() {
+        let answer = ask(Path::new("python3")).unwrap();
+        assert_eq!(answer.version.0, 3);
+        assert!(answer.path.iter().all(|path| !path.as_os_str().is_empty()));
+        assert!(answer.library.iter().all(|path| path.join("os.py").is_file()));
+    }
+}

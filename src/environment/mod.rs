@@ -18,6 +18,10 @@ mod project;
 mod pth;
 pub mod record;
 mod target;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod tree;
 mod wheel;
 

@@ -28,7 +28,7 @@ impl Environment {
     pub fn owner(&self, root: RootId, path: &str) -> Option<&Distribution> {
         let owners = self.owners(root, path);
         let index = match owners.as_slice() {
-            [] => return self.project(root),
+            [] => return self.project(root, path),
             [only] => *only,
             several => self.survivor(root, path, several),
         };
@@ -139,7 +139,7 @@ impl Environment {
     }
 
     /// The distribution of a source project, or the one whose editable install points there.
-    fn project(&self, root: RootId) -> Option<&Distribution> {
+    fn project(&self, root: RootId, path: &str) -> Option<&Distribution> {
         let place = &self.root(root).path;
         let points_here = |d: &&Distribution| {
             d.editable.as_ref().is_some_and(|folder| {
@@ -147,7 +147,8 @@ impl Environment {
                 folder == place || folder.canonicalize().ok() == place.canonicalize().ok()
             })
         };
-        let of_project = self.distributions.iter().find(|d| d.root == root && d.is_project());
-        of_project.or_else(|| self.distributions.iter().find(points_here))
+        let projects = self.distributions.iter().filter(|d| d.root == root && d.is_project());
+        let holding = projects.filter(|d| is_below(path, &d.base.prefix)).max_by_key(|d| d.base.prefix.len());
+        holding.or_else(|| self.distributions.iter().find(points_here))
     }
 }

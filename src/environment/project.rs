@@ -60,6 +60,8 @@ fn dig<'a>(table: &'a Table, keys: &[&str]) -> Option<&'a Table> {
 pub(super) fn distribution(tree: &Tree, base: &SearchEntry) -> Option<Distribution> {
     let folder = &base.prefix;
     let named = |file: &str, name: String, version: Option<String>| {
+        // `attr: package.__version__` and the like are no versions.
+        let version = version.filter(|version| version.parse::<pep440_rs::Version>().is_ok());
         let version = version.or_else(|| version_in_package(tree, folder, &name));
         let info = join(folder, file);
         Distribution {
@@ -82,21 +84,20 @@ pub(super) fn distribution(tree: &Tree, base: &SearchEntry) -> Option<Distributi
     for file in ["setup.cfg", "setup.py"] {
         let bytes = tree.read(&join(folder, file)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes);
-        if let Some(name) = assigned(&text, "name").or_else(|| assigned(&text, "PACKAGE_NAME")) {
-            return Some(named(file, name, assigned(&text, "version")));
+        let value = |key: &str| assigned(&text, key, file == "setup.cfg");
+        if let Some(name) = value("name").or_else(|| value("PACKAGE_NAME")) {
+            return Some(named(file, name, value("version")));
         }
     }
     None
 }
 
-/// The literal that the first line `key = ..` of a file gives.
-fn assigned(text: &str, key: &str) -> Option<String> {
+/// The literal that the first line `key = ..` with one gives; in an INI file it has no quotes.
+fn assigned(text: &str, key: &str, ini: bool) -> Option<String> {
     text.lines().find_map(|line| {
-        let value = line.trim().strip_prefix(key)?.trim_start().strip_prefix('=')?.trim().trim_end_matches(',');
-        let quoted = value.strip_prefix(['"', '\'']).and_then(|rest| rest.split(['"', '\'']).next());
-        // setup.cfg has no quotes; anything else without them is an expression.
-        let plain = |value: &&str| value.chars().all(|c| c.is_alphanumeric() || "-_.+".contains(c));
-        quoted.or_else(|| Some(value).filter(plain)).filter(|value| !value.is_empty()).map(str::to_owned)
+        let value = line.trim().strip_prefix(key)?.trim_start().strip_prefix('=')?.trim();
+        let literal = if ini { value } else { value.strip_prefix(['"', '\''])?.split(['"', '\'']).next()? };
+        (!literal.is_empty()).then(|| literal.to_owned())
     })
 }
 
@@ -106,7 +107,8 @@ fn version_in_package(tree: &Tree, folder: &str, name: &str) -> Option<String> {
     ["_version.py", "version.py", "__init__.py"].iter().find_map(|file| {
         let bytes = tree.read(&join(&package, file)).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let version = assigned(&text, "__version__ = version").or_else(|| assigned(&text, "__version__"))?;
+        let version =
+            assigned(&text, "__version__ = version", false).or_else(|| assigned(&text, "__version__", false))?;
         version.parse::<pep440_rs::Version>().is_ok().then_some(version)
     })
 }

@@ -310,3 +310,152 @@ fn library(base: &Path, python: Option<(u32, u32)>) -> Vec<PathBuf> {
     let dynamic = library.join("lib-dynload");
     if dynamic.is_dir() { vec![library, dynamic] } else { vec![library] }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::files;
+    use super::*;
+
+    fn only(path: &Path) -> Target {
+        let mut targets = classify(path).unwrap();
+        assert_eq!(targets.len(), 1, "{targets:?}");
+        targets.remove(0)
+    }
+
+    #[test]
+    fn versions_are_read_from_every_spelling() {
+        for text in ["3.12.3.final.0", "3.12", "python3.12", "python3.12t", "pypy3.12", "3.12.0rc1", "3.12rc1"] {
+            assert_eq!(version(text), Some((3, 12)), "{text}");
+        }
+        for text in ["python3", "python", "", "x.y", "python3.x"] {
+            assert_eq!(version(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_environment_tells_its_python_and_its_library() {
+        let files = files(&[
+            ("base/lib/python3.12/os.py", ""),
+            ("base/lib/python3.12/lib-dynload/x.so", ""),
+            ("base/lib/python3.12/site-packages/system.py", ""),
+            ("v/lib/python3.11/site-packages/old.py", ""),
+            ("v/lib/python3.12/site-packages/new.py", ""),
+            ("v/bin/python", ""),
+        ]);
+        let at = |name: &str| files.path().join(name);
+        let config =
+            format!("home = {}\nversion = 3.12.3\n", at(if cfg!(windows) { "base" } else { "base/bin" }).display());
+        files.add("v/pyvenv.cfg", &config);
+        let Target::Prefix(prefix) = only(&at("v")) else { panic!("no prefix") };
+        assert_eq!(prefix.python, Some((3, 12)));
+        assert_eq!(prefix.site, [at("v/lib/python3.12/site-packages")]);
+        assert_eq!(prefix.library, [at("base/lib/python3.12"), at("base/lib/python3.12/lib-dynload")]);
+        assert_eq!(prefix.executable, Some(at("v/bin/python")));
+
+        files.add("v/pyvenv.cfg", format!("{config}include-system-site-packages = True\n"));
+        let Target::Prefix(prefix) = only(&at("v")) else { panic!("no prefix") };
+        assert_eq!(prefix.site, [at("v/lib/python3.12/site-packages"), at("base/lib/python3.12/site-packages")]);
+    }
+
+    #[test]
+    fn environments_of_other_makers() {
+        let files = files(&[
+            ("conda/conda-meta/history", ""),
+            ("conda/lib/python3.10/os.py", ""),
+            ("conda/lib/python3.10/site-packages/x.py", ""),
+            ("win/pyvenv.cfg", "version_info = 3.13.1"),
+            ("win/Lib/site-packages/x.py", ""),
+            ("debian/bin/python3", ""),
+            ("debian/lib/python3/dist-packages/x.py", ""),
+            ("hollow/pyvenv.cfg", ""),
+        ]);
+        let at = |name: &str| files.path().join(name);
+        let Target::Prefix(conda) = only(&at("conda")) else { panic!("no prefix") };
+        assert_eq!((conda.python, conda.library), (Some((3, 10)), vec![at("conda/lib/python3.10")]));
+        let Target::Prefix(windows) = only(&at("win")) else { panic!("no prefix") };
+        assert_eq!((windows.python, windows.site), (Some((3, 13)), vec![at("win/Lib/site-packages")]));
+        let Target::Prefix(debian) = only(&at("debian")) else { panic!("no prefix") };
+        assert_eq!((debian.python, debian.site), (None, vec![at("debian/lib/python3/dist-packages")]));
+        assert_eq!(classify(&at("hollow")).unwrap_err().exit_code(), 3);
+    }
+
+    #[test]
+    fn folders_are_told_apart_by_what_they_hold() {
+        let files = files(&[
+            ("site-packages/x.py", ""),
+            ("plain/a-1.dist-info/METADATA", ""),
+            ("plain/b-1.dist-info/METADATA", ""),
+            ("unpacked/a-1.dist-info/METADATA", ""),
+            ("unpacked/a-1.dist-info/WHEEL", ""),
+            ("installed/a-1.dist-info/METADATA", ""),
+            ("installed/a-1.dist-info/WHEEL", ""),
+            ("installed/a-1.dist-info/INSTALLER", "pip"),
+            ("checkout/pyproject.toml", ""),
+            ("checkout/vllm/__init__.py", ""),
+            ("checkout/vllm.egg-info/PKG-INFO", ""),
+            ("packages/flash_attn/cute/__init__.py", ""),
+            ("lib/python3.9/site-packages/x.py", ""),
+            ("several/one/a-1.dist-info/METADATA", ""),
+            ("several/two/b-1.dist-info/METADATA", ""),
+            ("several/c-1-py3-none-any.whl", ""),
+            ("project/notes/readme", ""),
+            ("project/.venv/pyvenv.cfg", ""),
+            ("project/.venv/lib/python3.12/site-packages/x.py", ""),
+            ("nothing/readme", ""),
+        ]);
+        let at = |name: &str| files.path().join(name);
+        assert_eq!(only(&at("site-packages")), Target::Site(at("site-packages")));
+        assert_eq!(only(&at("plain")), Target::Site(at("plain")));
+        assert_eq!(only(&at("unpacked")), Target::Unpacked(at("unpacked")));
+        assert_eq!(only(&at("installed")), Target::Site(at("installed")));
+        assert_eq!(only(&at("checkout")), Target::Checkout(at("checkout")));
+        assert_eq!(only(&at("packages")), Target::Checkout(at("packages")));
+        assert_eq!(only(&at("lib/python3.9")), Target::Site(at("lib/python3.9/site-packages")));
+        let several = [
+            Target::Wheel(at("several/c-1-py3-none-any.whl")),
+            Target::Unpacked(at("several/one")),
+            Target::Unpacked(at("several/two")),
+        ];
+        assert_eq!(classify(&at("several")).unwrap(), several);
+        assert!(matches!(only(&at("project")), Target::Prefix(prefix) if prefix.path == at("project/.venv")));
+        let error = classify(&at("nothing")).unwrap_err();
+        assert_eq!(error.exit_code(), 3);
+        assert!(error.to_string().contains("hint:"));
+    }
+
+    #[test]
+    fn a_package_stands_for_what_it_is_installed_in() {
+        let files = files(&[
+            ("site/a-1.dist-info/METADATA", ""),
+            ("site/b-1.dist-info/METADATA", ""),
+            ("site/flash_attn/cute/__init__.py", ""),
+            ("loose/vllm/__init__.py", ""),
+            ("loose/vllm/v1/__init__.py", ""),
+        ]);
+        let at = |name: &str| files.path().join(name);
+        assert_eq!(only(&at("site/flash_attn/cute")), Target::Site(at("site")));
+        assert_eq!(only(&at("loose/vllm/v1")), Target::Checkout(at("loose")));
+    }
+
+    #[test]
+    fn files_are_wheels_or_interpreters() {
+        let files = files(&[("a-1-py3-none-any.whl", ""), ("python3.12", ""), ("notes.txt", "")]);
+        let at = |name: &str| files.path().join(name);
+        assert_eq!(only(&at("a-1-py3-none-any.whl")), Target::Wheel(at("a-1-py3-none-any.whl")));
+        assert_eq!(only(&at("python3.12")), Target::Interpreter(at("python3.12")));
+        assert_eq!(classify(&at("notes.txt")).unwrap_err().exit_code(), 2);
+        assert_eq!(classify(&at("none")).unwrap_err().exit_code(), 2);
+        let hint = classify(&at("vllm-0.26.0-x.whl")).unwrap_err().to_string();
+        assert!(hint.contains("pip download") && hint.contains("vllm"), "{hint}");
+    }
+
+    #[test]
+    fn two_releases_of_one_package_are_refused() {
+        let wheel = |name: &str| Target::Wheel(PathBuf::from(name));
+        let names = ["vllm-0.26.0-a.whl", "flash_attn_4-4.0.0b5-b.whl", "flash.attn-4-4.0.0b36-b.whl"];
+        assert!(check_one_release_each(&names.map(wheel)[..2]).is_ok());
+        let error = check_one_release_each(&["vllm-0.26.0-a.whl", "vllm-0.33.0-a.whl"].map(wheel)).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("0.33.0"), "{error}");
+    }
+}

@@ -248,9 +248,8 @@ impl Tree {
             Kind::Folder(folder) => folder.on_disk(path),
             Kind::Wheel(_) => None,
             Kind::Layers(layers) => {
-                let parent = split(path).0;
-                let holds = |layer: &&Tree| layer.kind(path).is_some() || layer.is_folder(parent);
-                layers.iter().rev().find(holds)?.on_disk(path)
+                let has = |path: &str| layers.iter().rfind(|layer| layer.kind(path).is_some());
+                has(path).or_else(|| has(split(path).0))?.on_disk(path)
             }
         }
     }

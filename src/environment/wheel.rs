@@ -259,3 +259,150 @@ fn unreadable(path: &str, error: ZipError) -> io::Error {
 fn damaged(path: &str, error: &io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("`{path}` is damaged in the wheel: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use proptest::prelude::*;
+    use rayon::prelude::*;
+
+    use super::super::testing::{Files, files};
+    use super::*;
+
+    fn every(_: &str) -> bool {
+        true
+    }
+
+    fn sample(files: &Files) -> PathBuf {
+        let code = "x = 1\n".repeat(10_000);
+        files.wheel(
+            "a-1-py3-none-any.whl",
+            &[("pkg/__init__.py", ""), ("pkg/sub/m.py", &code), ("pkg/lib.so.stored", "ELF")],
+        )
+    }
+
+    #[test]
+    fn folders_follow_from_the_files() {
+        let files = files(&[]);
+        let wheel = Wheel::open(&sample(&files)).unwrap();
+        assert_eq!(wheel.kind(""), Some(EntryKind::Folder));
+        assert_eq!(wheel.kind("pkg/sub"), Some(EntryKind::Folder));
+        assert_eq!(wheel.kind("pkg/sub/m.py"), Some(EntryKind::File));
+        assert_eq!(wheel.kind("pkg/sub/"), None);
+        let names: Vec<_> = wheel.list("pkg").into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["__init__.py", "lib.so.stored", "sub"]);
+        assert_eq!(wheel.walk("pkg", &every, &|path| path.ends_with(".py")), ["pkg/__init__.py", "pkg/sub/m.py"]);
+        assert_eq!(wheel.walk("", &|path| path != "pkg/sub", &every), ["pkg/__init__.py", "pkg/lib.so.stored"]);
+        assert_eq!(wheel.walk("pkg/sub/m.py", &every, &every), ["pkg/sub/m.py"]);
+    }
+
+    #[test]
+    fn files_are_read_from_many_threads() {
+        let files = files(&[]);
+        let wheel = Wheel::open(&sample(&files)).unwrap();
+        let lengths: Vec<usize> = (0..64)
+            .into_par_iter()
+            .map_init(Vec::new, |scratch, _| wheel.read_scratch("pkg/sub/m.py", scratch).unwrap().len())
+            .collect();
+        assert_eq!(lengths, [60_000; 64]);
+        assert_eq!(wheel.size("pkg/sub/m.py"), Some(60_000));
+        assert!(wheel.map("pkg/sub/m.py").unwrap().starts_with(b"x = 1\n"));
+        assert!(wheel.read_scratch("pkg/none.py", &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn stored_files_are_mapped_where_they_lie() {
+        let files = files(&[]);
+        let wheel = Wheel::open(&sample(&files)).unwrap();
+        assert!(matches!(wheel.map("pkg/lib.so.stored").unwrap(), Bytes::Part(..)));
+        assert_eq!(&*wheel.map("pkg/lib.so.stored").unwrap(), b"ELF");
+        let mut streamed = Vec::new();
+        wheel.stream("pkg/lib.so.stored", &mut |reader| reader.read_to_end(&mut streamed).map(drop)).unwrap();
+        assert_eq!(streamed, b"ELF");
+    }
+
+    #[test]
+    fn hostile_names_are_passed_over() {
+        let files = files(&[]);
+        let names = [
+            ("../../etc/x.py", ""),
+            ("/abs.py", ""),
+            ("a/../b.py", ""),
+            ("a\\b.py", ""),
+            ("a//b.py", ""),
+            ("./c.py", ""),
+        ];
+        let mut content = names.to_vec();
+        content.push(("ok/d.py", "pass"));
+        let wheel = Wheel::open(&files.wheel("evil-1-py3-none-any.whl", &content)).unwrap();
+        assert_eq!(wheel.walk("", &every, &every), ["ok/d.py"]);
+    }
+
+    #[test]
+    fn a_name_that_is_file_and_folder_is_a_folder() {
+        let files = files(&[]);
+        let wheel = Wheel::open(&files.wheel("both-1-py3-none-any.whl", &[("a", "file"), ("a/b.py", "")])).unwrap();
+        assert_eq!(wheel.kind("a"), Some(EntryKind::Folder));
+        assert_eq!(wheel.list(""), [("a".to_owned(), EntryKind::Folder)]);
+    }
+
+    #[test]
+    fn each_kind_of_bad_file_is_named() {
+        let files = files(&[("empty.whl", ""), ("page.whl", "\n<!DOCTYPE html>"), ("text.whl", "hello")]);
+        files.add("lfs.whl", "version https://git-lfs.github.com/spec/v1\noid sha256:0");
+        let whole = fs::read(sample(&files)).unwrap();
+        files.add("cut.whl", &whole[..whole.len() - 30]);
+        let message = |name: &str| Wheel::open(&files.path().join(name)).unwrap_err();
+        assert!(message("empty.whl").to_string().contains("empty"));
+        assert!(message("page.whl").to_string().contains("web page"));
+        assert!(message("text.whl").to_string().contains("no zip archive"));
+        assert!(message("lfs.whl").to_string().contains("LFS"));
+        assert_eq!(message("cut.whl").kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(message("none.whl").kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn damage_inside_is_an_error_of_the_file() {
+        let files = files(&[]);
+        let mut bytes = fs::read(sample(&files)).unwrap();
+        // Somewhere in the compressed stream of the long file.
+        for byte in &mut bytes[130..150] {
+            *byte ^= 0x5a;
+        }
+        let wheel = Wheel::open(&files.add("bad.whl", bytes)).unwrap();
+        let error = wheel.read_scratch("pkg/sub/m.py", &mut Vec::new()).unwrap_err();
+        assert!(error.to_string().contains("`pkg/sub/m.py`"), "{error}");
+    }
+
+    #[test]
+    fn a_bomb_is_refused() {
+        let files = files(&[]);
+        let zeros = "\0".repeat(LARGEST_SOURCE as usize + 1);
+        let wheel = Wheel::open(&files.wheel("bomb-1-py3-none-any.whl", &[("a.py", &zeros)])).unwrap();
+        let error = wheel.read_scratch("a.py", &mut Vec::new()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+
+        #[test]
+        fn no_damage_panics(position in 0usize..400, byte in any::<u8>(), keep in 0usize..2000) {
+            let files = files(&[]);
+            let mut bytes = fs::read(sample(&files)).unwrap();
+            let position = position % bytes.len();
+            // From both ends: the directory is at the back.
+            bytes[position] = byte;
+            let back = bytes.len() - 1 - position;
+            bytes[back] = byte;
+            bytes.truncate(keep.max(40));
+            if let Ok(wheel) = Wheel::open(&files.add("bad.whl", bytes)) {
+                for path in wheel.walk("", &every, &every) {
+                    _ = wheel.read_scratch(&path, &mut Vec::new());
+                    _ = wheel.map(&path);
+                }
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ use clap::Args;
 use super::args::GlobalArgs;
 use super::{Failure, Status};
 use crate::report::Style;
+use crate::report::style::wrap;
 use crate::rules::registry;
 
 /// Arguments of `fa-doctor explain`.
@@ -20,20 +21,71 @@ pub struct ExplainArgs {
 
 /// Prints the documentation of a rule.
 pub fn run(args: &ExplainArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
-    let wanted =
-        |code: &str, name: &str| code.eq_ignore_ascii_case(&args.rule) || name.eq_ignore_ascii_case(&args.rule);
-    let info = registry::all().iter().map(|rule| rule.info()).find(|info| wanted(info.code, info.name));
+    let wanted = |text: &str| text.eq_ignore_ascii_case(&args.rule);
+    let info = registry::all().iter().map(|rule| rule.info()).find(|info| wanted(info.code) || wanted(info.name));
     let info = info.ok_or_else(|| {
         Failure::new(format!("there is no rule `{}`", args.rule), "`fa-doctor rules` lists all of them")
     })?;
     let style = Style::stdout(global.color);
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", style.bold(&format!("{} {}", info.code, info.name)))?;
-    for line in info.docs().lines() {
-        match line.strip_prefix('#') {
-            Some(heading) => writeln!(out, "{}", style.bold(heading.trim_start_matches('#').trim_start()))?,
-            None => writeln!(out, "{line}")?,
+    let title = style.bold(&format!("{} {}", info.code, info.name));
+    let text = format!("{title}\n\n{}", render(&info.docs(), style));
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(Status::Clean.into())
+}
+
+/// Markdown for a terminal: headings bold, paragraphs and list items wrapped, code as it is.
+fn render(markdown: &str, style: Style) -> String {
+    let mut out = String::new();
+    let mut paragraph = String::new();
+    let mut code = false;
+    for line in markdown.lines() {
+        let fence = line.trim_start().starts_with("```");
+        let item = line.starts_with("- ");
+        if fence || code || item || line.is_empty() || line.starts_with('#') {
+            flush(&mut paragraph, style, &mut out);
+        }
+        if fence {
+            code = !code;
+        } else if code {
+            out.push_str(&style.dim(&format!("    {line}")));
+            out.push('\n');
+        } else if line.starts_with('#') {
+            out.push_str(&style.bold(line.trim_start_matches('#').trim()));
+            out.push('\n');
+        } else if line.is_empty() {
+            out.push('\n');
+        } else {
+            if !paragraph.is_empty() {
+                paragraph.push(' ');
+            }
+            paragraph.push_str(line.trim());
         }
     }
-    Ok(Status::Clean.into())
+    flush(&mut paragraph, style, &mut out);
+    out
+}
+
+/// Writes what has been collected of a paragraph or list item.
+fn flush(paragraph: &mut String, style: Style, out: &mut String) {
+    if paragraph.is_empty() {
+        return;
+    }
+    let indent = if paragraph.starts_with("- ") { "  " } else { "" };
+    let lines = wrap(paragraph, style.width - indent.len());
+    out.push_str(&lines.join(&format!("\n{indent}")));
+    out.push('\n');
+    paragraph.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_becomes_readable_text() {
+        let markdown =
+            "# What\n\nOne long line that\nis two.\n\n```python\nx  =  1\n\n```\n- an item\n- another\n  goes on";
+        let text = "What\n\nOne long line that is two.\n\n    x  =  1\n    \n- an item\n- another goes on\n";
+        assert_eq!(render(markdown, Style::PLAIN), text);
+    }
 }

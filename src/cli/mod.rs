@@ -7,6 +7,7 @@ pub mod explain;
 pub mod fix;
 pub mod merge;
 pub mod output;
+pub mod report;
 pub mod rules;
 pub mod scan;
 pub mod smoke;
@@ -113,6 +114,9 @@ pub enum Command {
     /// Explain a rule: what it finds, why it matters, how to fix it
     #[command(after_help = "Example:\n  fa-doctor explain FA001")]
     Explain(explain::ExplainArgs),
+    /// Print a block for an issue: environment, findings, machine
+    #[command(after_help = "Example:\n  fa-doctor report .venv > issue.md")]
+    Report(report::ReportArgs),
     /// Turn the JSON results of many nodes into one report
     #[command(after_help = "Example:\n  fa-doctor merge results/*.json")]
     Merge(merge::MergeArgs),
@@ -144,6 +148,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Undo(args) => undo::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
+        Command::Report(args) => report::run(args, global),
         Command::Merge(args) => merge::run(args, global),
         Command::Config(args) => config::run(args, global),
         Command::Completions(args) => completions::run(args),

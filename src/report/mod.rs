@@ -7,6 +7,7 @@ pub mod concise;
 pub mod excerpt;
 pub mod github;
 pub mod html;
+pub mod issue;
 pub mod json;
 pub mod junit;
 pub mod markdown;

@@ -1,0 +1,59 @@
+//! `fa-doctor report`: a block for an issue, with what a maintainer asks for first.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use super::Status;
+use super::args::{CheckArgs, GlobalArgs, HardwareArgs, TargetArgs, heading};
+use crate::progress::Progress;
+use crate::report::Workplace;
+use crate::report::issue::{self, Attachment};
+use crate::scan::{Options, scan};
+
+/// Arguments of `fa-doctor report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Which environment.
+    #[command(flatten)]
+    pub target: TargetArgs,
+    /// What it is to run on.
+    #[command(flatten)]
+    pub hardware: HardwareArgs,
+    /// Which rules.
+    #[command(flatten)]
+    pub checks: CheckArgs,
+    /// Put in the result of `fa-doctor probe --format json`
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    pub probe: Option<PathBuf>,
+    /// Put in the result of `fa-doctor smoke --format json`
+    #[arg(long, value_name = "FILE", help_heading = heading::OUTPUT)]
+    pub smoke: Option<PathBuf>,
+}
+
+/// Prints the block. The exit code says whether there is a block, not what is in it.
+pub fn run(args: &ReportArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
+    let results = [("probe", &args.probe), ("smoke", &args.smoke)];
+    let attachments = results.into_iter().filter_map(|(title, path)| Some(attachment(title, path.as_deref()?)));
+    let attachments = attachments.collect::<anyhow::Result<Vec<_>>>()?;
+    let settings = args.checks.settings(&args.hardware, None)?;
+    let request = args.target.request(&settings);
+    let progress = Progress::new(global.quiet);
+    let outcome = scan(&request, &Options { settings, ..Options::default() }, &progress);
+    drop(progress);
+    let outcome = outcome?;
+    let mut block = Vec::new();
+    issue::write(&outcome.report, &Workplace::new(&outcome.environment), &attachments, &mut block)?;
+    std::io::stdout().lock().write_all(&block)?;
+    Ok(Status::Clean.into())
+}
+
+fn attachment(title: &'static str, path: &Path) -> anyhow::Result<Attachment> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("`{}` is not a JSON result of {title}", path.display()))?;
+    Ok(Attachment { title, json: serde_json::to_string_pretty(&value)? })
+}

@@ -1,7 +1,7 @@
 //! What is known about releases: defects, what they need of each other, files they fight over, gates.
 
 use pep440_rs::{Version, VersionSpecifiers};
-use pep508_rs::{ExtraName, MarkerTree, Requirement};
+use pep508_rs::Requirement;
 
 use super::Packs;
 use super::version::satisfies;
@@ -201,12 +201,4 @@ impl Packs {
     pub fn in_stack(&self, distribution: &str) -> bool {
         self.distributions.iter().any(|name| name == distribution)
     }
-}
-
-/// Whether a requirement applies when these extras are asked for; `None` where that depends on a machine or
-/// interpreter that is not known.
-pub fn applies(marker: &MarkerTree, machines: &[pep508_rs::MarkerEnvironment], extras: &[ExtraName]) -> Option<bool> {
-    let mut answers = machines.iter().map(|machine| marker.evaluate(machine, extras));
-    let first = answers.next()?;
-    answers.all(|answer| answer == first).then_some(first)
 }

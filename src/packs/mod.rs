@@ -4,12 +4,14 @@
 mod history;
 mod knowledge;
 mod load;
+mod requirement;
 mod schema;
 mod version;
 
 pub use history::{Function, Returns};
-pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions, applies};
+pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions};
 pub use load::PackError;
+pub use requirement::{Machines, required_name, required_range};
 pub use schema::{Argument, Capability, CapabilityTest, Decorator};
 pub use version::{Span, satisfies};
 

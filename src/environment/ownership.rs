@@ -40,6 +40,14 @@ impl Environment {
         self.owners(root, path).into_iter().map(|index| &self.distributions[index]).collect()
     }
 
+    /// Top-level paths that several distributions install into, with these distributions, in no particular order.
+    pub fn contested(&self) -> impl Iterator<Item = (RootId, &str, Vec<&Distribution>)> {
+        let claims = self.ownership.by_top.get_or_init(|| self.claims());
+        claims.iter().filter(|(_, claim)| claim.claimants.len() > 1).map(|((root, top), claim)| {
+            (*root, top.as_str(), claim.claimants.iter().map(|&index| &self.distributions[index]).collect())
+        })
+    }
+
     fn owners(&self, root: RootId, path: &str) -> Vec<usize> {
         let claims = self.ownership.by_top.get_or_init(|| self.claims());
         let tops = || self.tops(root, path).filter_map(|top| claims.get(&(root, top)));

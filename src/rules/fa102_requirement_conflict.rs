@@ -137,7 +137,7 @@ fn judge(context: &Context<'_>, demand: &Demand<'_>, all: &[Demand<'_>]) -> Opti
         // Wheels and unpacked trees are not an environment: of course their requirements are elsewhere.
         context.environment.interpreter.as_ref()?;
         let mut found = report(Severity::Info, format!("{} requires {asks}, which is not installed", named(by)));
-        found.help = Some(format!("{} install '{asks}'", installer(by)));
+        found.help = Some(format!("`{} install '{asks}'`", installer(by)));
         return Some(found);
     };
     let range = required_range(requirement)?;
@@ -163,7 +163,7 @@ fn help(packs: &Packs, demand: &Demand<'_>, present: &Distribution, all: &[Deman
     let opponent = same().find(|other| !releases.iter().any(|r| fits(r, demand) && fits(r, other)));
     match opponent {
         Some(other) if !releases.is_empty() && !std::ptr::eq(other, demand) => format!(
-            "{} requires {} too, and no release meets both: only one of the two can stay\n{} uninstall {}",
+            "{} requires {}, and no release meets both: one of the two has to go, such as `{} uninstall {}`",
             named(other.by),
             shown(&other.requirement),
             installer(present),
@@ -173,7 +173,7 @@ fn help(packs: &Packs, demand: &Demand<'_>, present: &Distribution, all: &[Deman
             let mut wanted: Vec<String> = same().map(|other| shown(&other.requirement)).collect();
             wanted.sort_unstable();
             wanted.dedup();
-            format!("{} install {}", installer(present), quoted(&wanted))
+            format!("`{} install {}`", installer(present), quoted(&wanted))
         }
     }
 }

@@ -1,9 +1,15 @@
 //! The rules: one file each, all behind [`Rule`], listed once in [`registry`].
 
+mod cmake;
 pub mod context;
+pub mod fa101_version_floor;
+pub mod fa102_requirement_conflict;
+pub mod fa103_clobbered_files;
+pub mod fa104_known_defect;
 pub mod fa105_patch_state;
 pub mod fa201_undefined_symbol;
 mod libraries;
+mod packaging;
 pub mod registry;
 
 pub use context::{Context, Sink};

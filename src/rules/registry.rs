@@ -4,5 +4,12 @@ use super::Rule;
 
 /// All rules, sorted by code.
 pub fn all() -> &'static [&'static dyn Rule] {
-    &[&super::fa105_patch_state::PatchState, &super::fa201_undefined_symbol::UndefinedSymbol]
+    &[
+        &super::fa101_version_floor::VersionFloor,
+        &super::fa102_requirement_conflict::RequirementConflict,
+        &super::fa103_clobbered_files::ClobberedFiles,
+        &super::fa104_known_defect::KnownDefect,
+        &super::fa105_patch_state::PatchState,
+        &super::fa201_undefined_symbol::UndefinedSymbol,
+    ]
 }

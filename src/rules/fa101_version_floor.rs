@@ -1,0 +1,117 @@
+//! # What it does
+//!
+//! Compares installed versions with what the rule packs know to be needed beyond METADATA: floors and ceilings that a
+//! release does not declare. Which keyword came with which release is told in the help of FA003, where the call is.
+//!
+//! # Why is this bad
+//!
+//! `pip` resolves what METADATA says. A package that only states a lower bound gets the newest of everything years
+//! later, and a name that it uses may be gone by then.
+//!
+//! # Example
+//!
+//! flash-attn-4 4.0.0b15 declares `nvidia-cutlass-dsl>=4.4.2` and nothing above. Its kernels use `cute.make_fragment`,
+//! which is gone from 4.6.0.dev0.
+//!
+//! # Fix
+//!
+//! Install a version in the range that the finding names.
+//!
+//! The rule is silent where a finding in the sources (FA001 to FA007) or an unmet declared requirement (FA102) shows the
+//! same thing.
+//!
+//! # References
+//!
+//! - `rules/defects.toml`, the `[[needs]]` entries with a `because`
+
+use pep508_rs::Requirement;
+
+use super::packaging::{finding, installed, installer, named, related};
+use super::{Context, Rule, RuleInfo, Sink};
+use crate::environment::Distribution;
+use crate::finding::{Finding, Severity};
+use crate::packs::{Machines, Needs, required_name, required_range, satisfies};
+
+static INFO: RuleInfo = RuleInfo {
+    code: "FA101",
+    name: "version-floor",
+    summary: "an installed version is outside what another installed package needs",
+    source: include_str!("fa101_version_floor.rs"),
+};
+
+/// FA101.
+pub struct VersionFloor;
+
+impl Rule for VersionFloor {
+    fn info(&self) -> &'static RuleInfo {
+        &INFO
+    }
+
+    fn check(&self, context: &Context<'_>, sink: &mut Sink) {
+        let machines = Machines::of(context.environment);
+        let stack = context.packs.distributions.iter().filter_map(|name| installed(context.environment, name));
+        for caller in stack {
+            let Some(version) = caller.version() else { continue };
+            for needs in context.packs.needs_of(&caller.name, &version) {
+                let Some(because) = &needs.because else { continue };
+                if shown_in_sources(&sink.findings, caller, needs) {
+                    continue;
+                }
+                for requirement in needs.requires.iter().filter_map(|need| need.of(&version)) {
+                    let Some(range) = required_range(&requirement).filter(|_| machines.apply(&requirement, &[])) else {
+                        continue;
+                    };
+                    let Some(callee) = installed(context.environment, requirement.name.as_ref()) else { continue };
+                    let fits = callee.version().is_none_or(|version| satisfies(&version, range));
+                    if fits || declares_unmet(caller, callee) {
+                        continue;
+                    }
+                    let asks = format!("{}{}", requirement.name, range.to_string().replace(", ", ","));
+                    let mut found =
+                        finding(&INFO, Severity::Warning, callee, &callee.metadata_path, 1, requirement.name.as_ref());
+                    found.message = format!(
+                        "{} needs {asks}, which its METADATA does not say, but {} is installed: {because}",
+                        named(caller),
+                        callee.raw_version
+                    );
+                    found.related.push(related(
+                        caller,
+                        &caller.metadata_path,
+                        1,
+                        format!("{} is installed here", named(caller)),
+                    ));
+                    found.help = Some(help(needs, callee, &asks));
+                    sink.findings.push(found);
+                }
+            }
+        }
+    }
+}
+
+/// Whether METADATA says so too: then it is FA102's.
+fn declares_unmet(caller: &Distribution, callee: &Distribution) -> bool {
+    let Some(version) = callee.version() else { return false };
+    let about = caller.requires.iter().filter(|(text, _)| required_name(text) == callee.name);
+    let mut parsed = about.filter_map(|(text, _)| text.parse::<Requirement>().ok());
+    parsed.any(|requirement| required_range(&requirement).is_some_and(|range| !satisfies(&version, range)))
+}
+
+/// Whether a finding in the sources of `caller` names a module of what it needs.
+fn shown_in_sources(findings: &[Finding], caller: &Distribution, needs: &Needs) -> bool {
+    let names = |found: &Finding, module: &String| {
+        let in_symbol = found.symbol.split(['(', ':']).next().unwrap_or_default();
+        in_symbol == module || in_symbol.starts_with(&format!("{module}."))
+    };
+    findings
+        .iter()
+        .filter(|found| found.code.starts_with("FA00") && found.package.as_ref() == Some(&caller.display_name))
+        .any(|found| needs.modules.iter().any(|module| names(found, module)))
+}
+
+fn help(needs: &Needs, callee: &Distribution, asks: &str) -> String {
+    let command = format!("`{} install '{asks}'`", installer(callee));
+    match needs.references.first() {
+        Some(reference) => format!("see {reference}; {command}"),
+        None => command,
+    }
+}

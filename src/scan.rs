@@ -102,7 +102,8 @@ pub fn check(
         progress.step();
     }
     // A folder with nothing to audit must never look like a clean one.
-    if program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty() {
+    let is_empty = program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty();
+    if is_empty && context.native.of(&environment).extensions.is_empty() {
         return Err(environment.nothing_to_scan().into());
     }
     let files = program.files();

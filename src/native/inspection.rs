@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::elf::{Elf, ElfError, Machine, Undefined};
-use super::fatbin::Container;
 use super::libraries::{Libraries, LibraryError, LibraryId, Place};
 use super::stack::{self, Subject};
 use super::symbols::{self, Family, Missing};
 use super::system::System;
+use super::table::{self, Found};
 use crate::environment::{Environment, RootId};
 use crate::finding::Incomplete;
 
@@ -22,8 +22,6 @@ pub struct Extension {
     pub machine: Machine,
     /// Names of the libraries it needs.
     pub needed: Vec<String>,
-    /// Its device code.
-    pub codes: Vec<Container>,
     /// Libraries that it or those it loads need and that are nowhere.
     pub missing_libraries: Vec<MissingLibrary>,
     /// Symbols that nothing defines.
@@ -58,14 +56,22 @@ pub struct Inspection {
     pub libc: Option<String>,
 }
 
-/// An [`Inspection`] that is made when the first rule asks for it.
+/// What the rules on native libraries share of one environment, found out when the first of them asks.
 #[derive(Debug, Default)]
-pub struct Cache(OnceLock<Inspection>);
+pub struct Cache {
+    inspection: OnceLock<Inspection>,
+    kernels: OnceLock<Found>,
+}
 
 impl Cache {
     /// The inspection of `environment`: always the same one.
     pub fn of(&self, environment: &Environment) -> &Inspection {
-        self.0.get_or_init(|| Inspection::of(environment))
+        self.inspection.get_or_init(|| Inspection::of(environment))
+    }
+
+    /// The device code in `environment`: always the same one.
+    pub fn kernels(&self, environment: &Environment) -> &Found {
+        self.kernels.get_or_init(|| table::kernels(environment))
     }
 }
 
@@ -77,13 +83,7 @@ impl Inspection {
         let mut opened = Vec::new();
         for subject in stack::extensions(environment) {
             match linker.libraries.open_subject(subject.root, &subject.path) {
-                Ok((id, codes)) => {
-                    let codes = codes.unwrap_or_else(|error| {
-                        inspection.incomplete.push(incomplete(&subject.path, &error.to_string()));
-                        Vec::new()
-                    });
-                    opened.push((subject, id, codes));
-                }
+                Ok(id) => opened.push((subject, id)),
                 // Another processor's bitness is what FA206 is about, the rest is a gap in what was checked.
                 Err(error) => inspection.incomplete.push(incomplete(&subject.path, &reason(&error))),
             }
@@ -93,9 +93,9 @@ impl Inspection {
         }
         linker.torch = linker.libraries.torch();
         inspection.libc = linker.libc();
-        let closures: Vec<Vec<LibraryId>> = opened.iter().map(|(_, id, _)| linker.libraries.closure(*id)).collect();
-        for ((subject, id, codes), closure) in opened.into_iter().zip(closures) {
-            match linker.extension(subject.clone(), id, codes, &closure) {
+        let closures: Vec<Vec<LibraryId>> = opened.iter().map(|(_, id)| linker.libraries.closure(*id)).collect();
+        for ((subject, id), closure) in opened.into_iter().zip(closures) {
+            match linker.extension(subject.clone(), id, &closure) {
                 Ok(extension) => inspection.extensions.push(extension),
                 Err(error) => inspection.incomplete.push(incomplete(&subject.path, &error.to_string())),
             }
@@ -125,13 +125,7 @@ struct Linker<'e> {
 }
 
 impl Linker<'_> {
-    fn extension(
-        &mut self,
-        subject: Subject,
-        id: LibraryId,
-        codes: Vec<Container>,
-        closure: &[LibraryId],
-    ) -> Result<Extension, ElfError> {
+    fn extension(&mut self, subject: Subject, id: LibraryId, closure: &[LibraryId]) -> Result<Extension, ElfError> {
         let missing_libraries = self.missing_libraries(closure);
         let versions_needed = self.libraries.get(id).elf()?.versions_needed()?;
         let versions_missing = self.versions_missing(&versions_needed, self.libraries.get(id).machine);
@@ -143,7 +137,6 @@ impl Linker<'_> {
             subject,
             machine,
             needed,
-            codes,
             missing_libraries,
             missing_symbols,
             versions_needed,

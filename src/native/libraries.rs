@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use rustc_hash::FxHashMap;
 
 use super::elf::{Elf, ElfError, Machine, skeleton};
-use super::fatbin::{self, Container, FatbinError};
 use super::system::System;
 use crate::environment::tree::Bytes;
 use crate::environment::{EntryKind, Environment, RootId, RootKind};
@@ -108,18 +107,13 @@ impl<'e> Libraries<'e> {
         &self.libraries[id]
     }
 
-    /// Opens a library of the environment, together with its device code.
-    pub fn open_subject(
-        &mut self,
-        root: RootId,
-        path: &str,
-    ) -> Result<(LibraryId, Result<Vec<Container>, FatbinError>), LibraryError> {
+    /// Opens a library of the environment.
+    pub fn open_subject(&mut self, root: RootId, path: &str) -> Result<LibraryId, LibraryError> {
         let bytes = self.environment.root(root).tree.map(path)?;
-        let codes = fatbin::read(&Elf::parse(&bytes)?);
         let place = Place::Inside(root, path.to_owned());
         let id = self.add(place.clone(), bytes)?;
         self.known.insert(place, Some(id));
-        Ok((id, codes))
+        Ok(id)
     }
 
     /// Every file of `torch/lib`, opened; empty if torch is not in the environment, or one of them cannot be read.
@@ -273,7 +267,7 @@ fn normalise(folder: &str, path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-fn map_file(path: &Path) -> Option<Bytes> {
+pub(crate) fn map_file(path: &Path) -> Option<Bytes> {
     let file = std::fs::File::open(path).ok()?;
     // SAFETY: the map is only read. A library that is rewritten in place while it is mapped can fault, for every
     // program that uses it; package managers replace libraries instead.

@@ -14,3 +14,4 @@ pub mod schema;
 pub mod stack;
 pub mod symbols;
 pub mod system;
+pub mod table;

@@ -262,7 +262,13 @@ impl<'a> Workplace<'a> {
 
 impl View for Workplace<'_> {
     fn source(&self, root: RootId, path: &str) -> Option<String> {
-        let bytes = self.environment.root(root).tree.read(path).ok()?;
+        const LARGEST_SOURCE: u64 = 16 << 20;
+        let tree = &self.environment.root(root).tree;
+        // A library has no lines to show, and can be hundreds of megabytes.
+        if tree.size(path)? > LARGEST_SOURCE {
+            return None;
+        }
+        let bytes = tree.read(path).ok().filter(|bytes| !bytes.contains(&0))?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 

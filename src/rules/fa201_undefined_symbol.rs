@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use super::libraries::{distribution_of, file_name, finding, list, related, torch_built_for};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::{Distribution, Environment};
-use crate::finding::Finding;
+use crate::finding::{Finding, Related};
 use crate::native::inspection::{Extension, Inspection};
 use crate::native::symbols::{Cause, Family, Missing, demangle_name};
 
@@ -95,24 +95,19 @@ fn one(environment: &Environment, extensions: &[&Extension]) -> Finding {
         shown.mangled,
         shown.demangled,
     );
-    for extension in extensions {
-        for symbol in &extension.missing_symbols {
-            let message = format!("needs `{}`{}", symbol.demangled, reason(symbol));
-            found.related.push(related(extension.subject.root, &extension.subject.path, message));
-        }
-    }
+    found.related = extensions.iter().map(|extension| needs(extension)).collect();
     let all: Vec<&Missing> = extensions.iter().flat_map(|extension| &extension.missing_symbols).collect();
     found.help = Some(help(environment, distribution_of(environment, &first.subject), torch, shown, &all));
     found
 }
 
-fn reason(symbol: &Missing) -> String {
-    match &symbol.cause {
-        Cause::OldString => ", with the old std::string; torch has it with the new one".to_owned(),
-        Cause::NewString => ", with the new std::string; torch has it with the old one".to_owned(),
-        Cause::Changed(now) => format!("; torch has `{now}`"),
-        Cause::Absent => "; there is nothing of that name".to_owned(),
-    }
+/// What one module misses.
+fn needs(extension: &Extension) -> Related {
+    let mut names: Vec<String> =
+        extension.missing_symbols.iter().map(|symbol| demangle_name(&symbol.mangled)).collect();
+    names.dedup();
+    let message = format!("{} needs {}", file_name(&extension.subject.path), list(&names));
+    related(extension.subject.root, &extension.subject.path, message)
 }
 
 /// Why, what it was built for, and one command.

@@ -11,5 +11,11 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &super::fa104_known_defect::KnownDefect,
         &super::fa105_patch_state::PatchState,
         &super::fa201_undefined_symbol::UndefinedSymbol,
+        &super::fa202_missing_library::MissingLibraryRule,
+        &super::fa203_libc_too_old::LibcTooOld,
+        &super::fa204_no_kernel_image::NoKernelImage,
+        &super::fa205_ptx_needs_newer_driver::PtxNeedsNewerDriver,
+        &super::fa206_wheel_tag::WheelTag,
+        &super::fa302_toolchain_too_old::ToolchainTooOld,
     ]
 }

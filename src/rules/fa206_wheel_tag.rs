@@ -1,0 +1,138 @@
+//! # What it does
+//!
+//! Compares what the extension modules of the attention stack were built for with the environment: the Python version in
+//! their names (`.cpython-310-..`), the processor, and the C library (glibc or musl).
+//!
+//! # Why is this bad
+//!
+//! The import system does not even see a module that is named for another Python; the loader refuses one for another
+//! processor or C library. Wheels unpacked by hand, copied environments and images for another platform end like this.
+//!
+//! # Example
+//!
+//! ```text
+//! ModuleNotFoundError: No module named 'flash_attn_2_cuda'
+//! ```
+//!
+//! beside a `flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so` in an environment of Python 3.12.
+//!
+//! # Fix
+//!
+//! Let pip choose the build that fits this environment.
+//!
+//! # References
+//!
+//! - <https://packaging.python.org/en/latest/specifications/platform-compatibility-tags/>
+//! - <https://peps.python.org/pep-3149/>
+
+use std::collections::BTreeMap;
+
+use super::libraries::{distribution_of, file_name, finding};
+use super::{Context, Rule, RuleInfo, Sink};
+use crate::environment::{Environment, RootId, RootKind};
+use crate::finding::Finding;
+use crate::native::elf::Machine;
+use crate::native::inspection::{Extension, Inspection};
+
+static INFO: RuleInfo = RuleInfo {
+    code: "FA206",
+    name: "wheel-tag",
+    summary: "an extension is built for another Python, processor or C library",
+    source: include_str!("fa206_wheel_tag.rs"),
+};
+
+/// FA206.
+pub struct WheelTag;
+
+impl Rule for WheelTag {
+    fn info(&self) -> &'static RuleInfo {
+        &INFO
+    }
+
+    fn check(&self, context: &Context<'_>, sink: &mut Sink) {
+        let inspection = context.native.of(context.environment);
+        sink.findings.extend(report(context.environment, inspection, Machine::host()));
+    }
+}
+
+fn report(environment: &Environment, inspection: &Inspection, host: Option<Machine>) -> Vec<Finding> {
+    let mut found = other_pythons(environment, inspection);
+    for extension in &inspection.extensions {
+        let installed = environment.root(extension.subject.root).kind == RootKind::SitePackages;
+        let why = if installed { foreign(extension, inspection, host) } else { None };
+        if let Some(why) = why {
+            found.push(one(environment, extension, &format!("cannot be loaded: {why}")));
+        }
+    }
+    found
+}
+
+/// Why the loader of this machine refuses an installed extension.
+fn foreign(extension: &Extension, inspection: &Inspection, host: Option<Machine>) -> Option<String> {
+    let host = host?;
+    if extension.machine != host {
+        return Some(format!("it is built for {}, this machine is {}", extension.machine.name(), host.name()));
+    }
+    // Only musl's libc is named like this.
+    let musl = extension.needed.iter().any(|name| name.starts_with("libc.musl-"));
+    (musl && inspection.libc.is_some()).then(|| "it is built for musl, this system has glibc".to_owned())
+}
+
+/// Modules of which there is no build for the environment's Python, at their last one.
+fn other_pythons(environment: &Environment, inspection: &Inspection) -> Vec<Finding> {
+    let Some((major, minor)) = environment.python else { return Vec::new() };
+    let mut modules: BTreeMap<(RootId, &str), Vec<&Extension>> = BTreeMap::new();
+    for extension in &inspection.extensions {
+        let path = extension.subject.path.as_str();
+        let name = file_name(path);
+        let stem = &path[..path.len() - name.len() + name.find('.').unwrap_or(name.len())];
+        modules.entry((extension.subject.root, stem)).or_default().push(extension);
+    }
+    let mut found = Vec::new();
+    for builds in modules.into_values() {
+        let tags: Vec<Option<(u32, u32)>> =
+            builds.iter().map(|build| python_of(file_name(&build.subject.path))).collect();
+        // A name without a version (or with `abi3`) is loaded by every Python.
+        if tags.iter().all(|tag| tag.is_some_and(|tag| tag != (major, minor))) {
+            let tags: Vec<String> = tags.iter().flatten().map(|(major, minor)| format!("{major}.{minor}")).collect();
+            let why =
+                format!("is built for Python {}, this is {major}.{minor}: the import does not see it", tags.join(", "));
+            found.extend(builds.last().map(|build| one(environment, build, &why)));
+        }
+    }
+    found
+}
+
+/// `(3, 10)` of `_C.cpython-310-x86_64-linux-gnu.so`.
+fn python_of(name: &str) -> Option<(u32, u32)> {
+    let (_, tag) = name.split_once(".cpython-")?;
+    let digits = &tag[..tag.find(|c: char| !c.is_ascii_digit()).unwrap_or(tag.len())];
+    Some((digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?))
+}
+
+fn one(environment: &Environment, extension: &Extension, why: &str) -> Finding {
+    let mut found = finding(&INFO, environment, &extension.subject);
+    found.message = format!("{} {why}", file_name(&extension.subject.path));
+    found.help = distribution_of(environment, &extension.subject).map(|distribution| {
+        let version = distribution.raw_version.split('+').next().unwrap_or_default();
+        let name = &distribution.display_name;
+        format!(
+            "let pip choose the build for this environment: pip install --force-reinstall --no-deps {name}=={version}"
+        )
+    });
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_python_tags() {
+        assert_eq!(python_of("_C.cpython-310-x86_64-linux-gnu.so"), Some((3, 10)));
+        assert_eq!(python_of("_C.cpython-313t-x86_64-linux-gnu.so"), Some((3, 13)));
+        for name in ["_C.abi3.so", "_C.so", "_C.cpython-.so", "_C.cpython-3.so"] {
+            assert_eq!(python_of(name), None, "{name}");
+        }
+    }
+}

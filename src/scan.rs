@@ -103,7 +103,8 @@ pub fn check(
     }
     // A folder with nothing to audit must never look like a clean one.
     let is_empty = program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty();
-    if is_empty && context.native.of(&environment).extensions.is_empty() {
+    let has_specific = || environment.distributions.iter().any(|distribution| packs.is_specific(&distribution.name));
+    if is_empty && !has_specific() && context.native.of(environment).extensions.is_empty() {
         return Err(environment.nothing_to_scan().into());
     }
     let files = program.files();

@@ -201,4 +201,10 @@ impl Packs {
     pub fn in_stack(&self, distribution: &str) -> bool {
         self.distributions.iter().any(|name| name == distribution)
     }
+
+    /// Whether a distribution (normalised name) is there for attention only, so that an environment with it is one to
+    /// check; torch is in the stack too, and is everywhere.
+    pub fn is_specific(&self, distribution: &str) -> bool {
+        self.in_stack(distribution) && !self.general.iter().any(|name| name == distribution)
+    }
 }

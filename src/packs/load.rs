@@ -113,6 +113,7 @@ impl Packs {
             }
         }
         self.distributions.extend(file.stack.distributions.iter().map(|name| normalize_name(name)));
+        self.general.extend(file.stack.general.iter().map(|name| normalize_name(name)));
         self.audited.extend(file.stack.audited);
         self.attention_modules.extend(file.stack.attention_modules);
         self.decorators.extend(file.decorators);

@@ -54,6 +54,7 @@ pub struct Packs {
     pub overlaps: Vec<Overlap>,
     /// Gates that must stay.
     pub gates: Vec<Gate>,
+    general: Vec<String>,
     predicates: BTreeMap<String, Vec<Platform>>,
 }
 

@@ -52,6 +52,8 @@ pub(super) struct Stack {
     #[serde(default)]
     pub distributions: Vec<String>,
     #[serde(default)]
+    pub general: Vec<String>,
+    #[serde(default)]
     pub audited: Vec<String>,
     #[serde(default)]
     pub attention_modules: Vec<String>,

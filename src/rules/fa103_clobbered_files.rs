@@ -47,7 +47,7 @@ static INFO: RuleInfo = RuleInfo {
 };
 
 /// Files shown besides the first: more explain nothing.
-const SHOWN: usize = 8;
+const SHOWN: usize = 3;
 
 /// FA103.
 pub struct ClobberedFiles;
@@ -59,12 +59,18 @@ impl Rule for ClobberedFiles {
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let mut pairs: BTreeMap<(RootId, &str, &str), Pair<'_>> = BTreeMap::new();
-        for (root, top, claimants) in context.environment.contested() {
+        let environment = context.environment;
+        for (root, top, claimants) in environment.contested() {
             if claimants.iter().any(|d| context.packs.in_stack(&d.name)) {
-                collect(&context.environment.root(root).tree, top, &claimants, &mut pairs);
+                let tree = &environment.root(root).tree;
+                collect(tree, top, &claimants, &mut pairs);
+                collect_unlisted(context.packs, tree, top, &claimants, &mut pairs);
             }
         }
-        sink.findings.extend(pairs.into_values().filter_map(|pair| pair.report(context.packs)));
+        // Wheels given together are looked at as if they were installed in that order.
+        let planned = |root: RootId| environment.root(root).parts.len() > 1;
+        let report = |((root, _, _), pair): (_, Pair)| pair.report(context.packs, planned(root));
+        sink.findings.extend(pairs.into_iter().filter_map(report));
     }
 }
 
@@ -80,6 +86,8 @@ struct Pair<'e> {
     second: &'e Distribution,
     /// Paths that both list, whatever their contents.
     shared: usize,
+    /// Whether both have a RECORD.
+    listed: bool,
     files: Vec<Contested>,
 }
 
@@ -130,6 +138,7 @@ fn collect<'e>(
                     first: first.owner,
                     second: second.owner,
                     shared: 0,
+                    listed: true,
                     files: Vec::new(),
                 });
                 pair.shared += 1;
@@ -144,6 +153,41 @@ fn collect<'e>(
                 let lines = [first.entry.line, second.entry.line];
                 pair.files.push(Contested { path: path.clone(), lines, state });
             }
+        }
+    }
+}
+
+/// Adds the files that a distribution without a RECORD has overwritten: one that is known to install the same paths as
+/// another one whose bytes are gone. Copied trees and old installers leave no RECORD.
+fn collect_unlisted<'e>(
+    packs: &Packs,
+    tree: &Tree,
+    top: &str,
+    claimants: &[&'e Distribution],
+    pairs: &mut BTreeMap<(RootId, &'e str, &'e str), Pair<'e>>,
+) {
+    let (listing, silent): (Vec<&Distribution>, Vec<&Distribution>) =
+        claimants.iter().partition(|distribution| tree.is_file(&distribution.record_path()));
+    for loser in listing {
+        for &winner in &silent {
+            let (Some(lost), Some(won)) = (loser.version(), winner.version()) else { continue };
+            if packs.overlap((&loser.name, &lost), (&winner.name, &won)).is_none() {
+                continue;
+            }
+            let flip = loser.name > winner.name;
+            let (first, second) = if flip { (winner, loser) } else { (loser, winner) };
+            let mut pair = Pair { first, second, shared: 0, listed: false, files: Vec::new() };
+            for entry in loser.record(tree).into_iter().filter(|entry| is_below(&entry.path, top)) {
+                let listed = [Listed { owner: loser, entry }];
+                if fitting(tree, &listed[0].entry.path, &listed).is_some_and(|fits| !fits[0]) {
+                    let [Listed { entry, .. }] = listed;
+                    let (lines, state) =
+                        if flip { ([1, entry.line], State::First) } else { ([entry.line, 1], State::Second) };
+                    pair.shared += 1;
+                    pair.files.push(Contested { path: entry.path, lines, state });
+                }
+            }
+            pairs.entry((first.root, first.name.as_str(), second.name.as_str())).or_insert(pair);
         }
     }
 }
@@ -175,7 +219,7 @@ fn fitting(tree: &Tree, path: &str, listed: &[Listed<'_>]) -> Option<Vec<bool>> 
 }
 
 impl Pair<'_> {
-    fn report(mut self, packs: &Packs) -> Option<Finding> {
+    fn report(mut self, packs: &Packs, planned: bool) -> Option<Finding> {
         self.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         let of = |state: State| self.files.iter().filter(move |file| file.state == state);
         let (first_lost, second_lost) = (of(State::Second).count(), of(State::First).count());
@@ -192,8 +236,12 @@ impl Pair<'_> {
         let shown: Vec<&Contested> = of(state).collect();
         let path = &shown[0].path;
         let mut found = finding(&INFO, Severity::Error, loser, path, 1, path);
-        found.message = format!("{} of {}", plural(lost, "file"), named(loser));
-        found.message += &format!(" {} overwritten by {}", if lost == 1 { "is" } else { "are" }, named(winner));
+        let verb = match (planned, lost) {
+            (true, _) => "would be",
+            (false, 1) => "is",
+            (false, _) => "are",
+        };
+        found.message = format!("{} of {} {verb} overwritten by {}", plural(lost, "file"), named(loser), named(winner));
         let mixed = first_lost.min(second_lost);
         if mixed > 0 {
             found.message += &format!(", and {} the other way round: the two are mixed", plural(mixed, "file"));
@@ -202,21 +250,29 @@ impl Pair<'_> {
             found.message += &format!("; {} changed since installation", plural(changed, "more"));
         }
         let line = |distribution: &Distribution, index: usize| {
-            let note = format!("{} lists it with other contents", named(distribution));
-            let note = if std::ptr::eq(distribution, winner) {
-                format!("{} lists the bytes that are there", named(winner))
+            let name = named(distribution);
+            let (path, note) = if !std::ptr::eq(distribution, winner) {
+                (distribution.record_path(), format!("{name} lists it with other contents"))
+            } else if self.listed {
+                (distribution.record_path(), format!("{name} lists the bytes that are there"))
             } else {
-                note
+                (
+                    distribution.metadata_path.clone(),
+                    format!("{name} has no RECORD, and is known to bring the same paths"),
+                )
             };
-            related(distribution, &distribution.record_path(), shown[0].lines[index], note)
+            related(distribution, &path, shown[0].lines[index], note)
         };
         found.related.extend([line(self.first, 0), line(self.second, 1)]);
-        let more = shown.iter().skip(1).take(SHOWN);
-        let overwritten = format!("overwritten by {} too", winner.display_name);
+        // Sources say more to a reader than libraries.
+        let (sources, others): (Vec<&Contested>, Vec<_>) =
+            shown[1..].iter().partition(|file| file.path.ends_with(".py"));
+        let more = sources.into_iter().chain(others).take(SHOWN);
+        let overwritten = if planned { "would be overwritten too" } else { "is overwritten too" };
         found.related.extend(more.map(|file| Related {
             path: file.path.clone(),
             line: 1,
-            message: overwritten.clone(),
+            message: overwritten.to_owned(),
             root: loser.root,
         }));
         found.help = Some(self.help(packs, loser, winner));

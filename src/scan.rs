@@ -104,7 +104,7 @@ pub fn check(
     // A folder with nothing to audit must never look like a clean one.
     let is_empty = program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty();
     let has_specific = || environment.distributions.iter().any(|distribution| packs.is_specific(&distribution.name));
-    if is_empty && !has_specific() && context.native.of(environment).extensions.is_empty() {
+    if is_empty && !has_specific() && context.inspection().extensions.is_empty() {
         return Err(environment.nothing_to_scan().into());
     }
     let files = program.files();

@@ -12,6 +12,7 @@ use super::system::System;
 use super::table::{self, Found};
 use crate::environment::{Environment, RootId};
 use crate::finding::Incomplete;
+use crate::packs::Packs;
 
 /// What was found out about one extension.
 #[derive(Debug)]
@@ -65,23 +66,23 @@ pub struct Cache {
 
 impl Cache {
     /// The inspection of `environment`: always the same one.
-    pub fn of(&self, environment: &Environment) -> &Inspection {
-        self.inspection.get_or_init(|| Inspection::of(environment))
+    pub fn inspection(&self, environment: &Environment, packs: &Packs) -> &Inspection {
+        self.inspection.get_or_init(|| Inspection::of(environment, packs))
     }
 
     /// The device code in `environment`: always the same one.
-    pub fn kernels(&self, environment: &Environment) -> &Found {
-        self.kernels.get_or_init(|| table::kernels(environment))
+    pub fn kernels(&self, environment: &Environment, packs: &Packs) -> &Found {
+        self.kernels.get_or_init(|| table::kernels(environment, packs))
     }
 }
 
 impl Inspection {
     /// Links every extension of the attention stack.
-    pub fn of(environment: &Environment) -> Inspection {
+    pub fn of(environment: &Environment, packs: &Packs) -> Inspection {
         let mut inspection = Inspection::default();
         let mut linker = Linker { environment, libraries: Libraries::new(environment), torch: Vec::new() };
         let mut opened = Vec::new();
-        for subject in stack::extensions(environment) {
+        for subject in stack::extensions(environment, packs) {
             match linker.libraries.open_subject(subject.root, &subject.path) {
                 Ok(id) => opened.push((subject, id)),
                 // Another processor's bitness is what FA206 is about, the rest is a gap in what was checked.

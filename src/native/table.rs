@@ -11,6 +11,7 @@ use super::stack::{self, Subject};
 use crate::environment::Environment;
 use crate::environment::gpu::Hardware;
 use crate::finding::Incomplete;
+use crate::packs::Packs;
 
 /// Architectures that are judged where none is asked for and no GPU is here.
 const COMMON: [(u32, u32); 9] = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (10, 3), (12, 0), (12, 1)];
@@ -55,9 +56,9 @@ pub struct Found {
 }
 
 /// Every library of torch and of the attention stack that holds device code.
-pub fn kernels(environment: &Environment) -> Found {
+pub fn kernels(environment: &Environment, packs: &Packs) -> Found {
     let mut subjects = stack::torch_kernels(environment);
-    subjects.extend(stack::extensions(environment));
+    subjects.extend(stack::extensions(environment, packs));
     subjects.sort_by(|a, b| (a.root, &a.path).cmp(&(b.root, &b.path)));
     let mut found = Found::default();
     for (subject, codes) in
@@ -106,12 +107,12 @@ pub struct Cell {
 }
 
 /// The table: on the GPUs of [`devices`], or on the common ones where there are none.
-pub fn table(environment: &Environment) -> Vec<Row> {
+pub fn table(environment: &Environment, packs: &Packs) -> Vec<Row> {
     let mut archs: Vec<Arch> = devices(environment).into_iter().map(|device| device.arch).collect();
     if archs.is_empty() {
         archs = COMMON.map(|(major, minor)| Arch::device(major, minor)).to_vec();
     }
-    kernels(environment).kernels.into_iter().map(|kernels| row(environment, &kernels, &archs)).collect()
+    kernels(environment, packs).kernels.into_iter().map(|kernels| row(environment, &kernels, &archs)).collect()
 }
 
 fn row(environment: &Environment, kernels: &Kernels, archs: &[Arch]) -> Row {

@@ -16,6 +16,7 @@ use crate::environment::normalize_name;
 /// The packs in the binary.
 const EMBEDDED: &[(&str, &str)] = &[
     ("rules/stack.toml", include_str!("../../rules/stack.toml")),
+    ("rules/native.toml", include_str!("../../rules/native.toml")),
     ("rules/releases.toml", include_str!("../../rules/releases.toml")),
     ("rules/requirements.toml", include_str!("../../rules/requirements.toml")),
     ("rules/arguments.toml", include_str!("../../rules/arguments.toml")),
@@ -115,6 +116,8 @@ impl Packs {
         self.distributions.extend(file.stack.distributions.iter().map(|name| normalize_name(name)));
         self.general.extend(file.stack.general.iter().map(|name| normalize_name(name)));
         self.audited.extend(file.stack.audited);
+        self.extensions.extend(file.native.distributions.iter().map(|name| normalize_name(name)));
+        self.routes.extend(file.native.route);
         self.attention_modules.extend(file.stack.attention_modules);
         self.decorators.extend(file.decorators);
         self.platform_objects.extend(file.platforms.objects);

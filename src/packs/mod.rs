@@ -12,7 +12,7 @@ pub use history::{Function, Returns};
 pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions};
 pub use load::PackError;
 pub use requirement::{Machines, required_name, required_range};
-pub use schema::{Argument, Capability, CapabilityTest, Decorator};
+pub use schema::{Argument, Capability, CapabilityTest, Decorator, Route};
 pub use version::{Span, satisfies};
 
 use std::collections::BTreeMap;
@@ -26,6 +26,10 @@ use crate::environment::Platform;
 pub struct Packs {
     /// Distributions of the attention stack, normalised as PEP 503 says.
     pub distributions: Vec<String>,
+    /// Distributions whose extension modules are checked, normalised as PEP 503 says.
+    pub extensions: Vec<String>,
+    /// Libraries that are used on some GPUs only.
+    pub routes: Vec<Route>,
     /// Dotted names of modules that are audited by default, with everything below them.
     pub audited: Vec<String>,
     /// Dotted names of modules whose importers are audited at their calls into them.

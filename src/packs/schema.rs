@@ -43,6 +43,32 @@ pub(super) struct File {
     pub overlap: Vec<OverlapEntry>,
     #[serde(default)]
     pub gate: Vec<Gate>,
+    #[serde(default)]
+    pub native: Native,
+}
+
+/// Native libraries.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct Native {
+    #[serde(default)]
+    pub distributions: Vec<String>,
+    #[serde(default)]
+    pub route: Vec<Route>,
+}
+
+/// Which GPUs a library is used on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Route {
+    /// The distribution that brings the library.
+    pub distribution: String,
+    /// Its name, without what follows the first dot: `_C` of `_C.abi3.so`.
+    pub library: String,
+    /// Major versions of the compute capabilities that the distribution uses it on.
+    pub major: Vec<u32>,
+    /// What it is used for, to be put between `takes` and `on compute capability 9.x alone`.
+    pub purpose: String,
 }
 
 /// What belongs to the attention stack.

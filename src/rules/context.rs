@@ -3,6 +3,8 @@
 use crate::environment::{Environment, RootId};
 use crate::finding::{Finding, Incomplete};
 use crate::link::Program;
+use crate::native::inspection::{Cache, Inspection};
+use crate::native::table;
 use crate::packs::Packs;
 
 /// What a rule sees.
@@ -16,7 +18,7 @@ pub struct Context<'a> {
     /// `--glibc`: judge libraries against this libc instead of the machine's.
     pub glibc: Option<(u32, u32)>,
     /// Native libraries, linked when a rule first asks for them.
-    pub native: crate::native::inspection::Cache,
+    pub native: Cache,
 }
 
 /// Where a rule reports.
@@ -29,6 +31,16 @@ pub struct Sink {
 }
 
 impl Context<'_> {
+    /// The extension modules of the attention stack, linked.
+    pub fn inspection(&self) -> &Inspection {
+        self.native.inspection(self.environment, self.packs)
+    }
+
+    /// The device code of torch and of the attention stack.
+    pub fn kernels(&self) -> &table::Found {
+        self.native.kernels(self.environment, self.packs)
+    }
+
     /// Display name and version of the distribution that holds `path` of `root`, if one does.
     pub fn package_of(&self, root: RootId, path: &str) -> Option<(String, String)> {
         self.environment.owner(root, path).map(|d| (d.display_name.clone(), d.raw_version.clone()))

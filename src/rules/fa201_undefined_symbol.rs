@@ -56,7 +56,7 @@ impl Rule for UndefinedSymbol {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        let inspection = context.native.of(context.environment);
+        let inspection = context.inspection();
         sink.findings.extend(report(context.environment, inspection));
         sink.incomplete.extend(inspection.incomplete.iter().cloned());
     }
@@ -77,8 +77,13 @@ fn one(environment: &Environment, extensions: &[&Extension]) -> Finding {
     let first = extensions[0];
     let missing = &first.missing_symbols;
     let mut found = finding(&INFO, environment, &first.subject);
-    // The one that explains most is shown first.
-    let shown = missing.iter().find(|symbol| matches!(symbol.cause, Cause::Changed(_))).unwrap_or(&missing[0]);
+    // The one that explains most is shown.
+    let rank = |symbol: &&Missing| match symbol.cause {
+        Cause::OldString | Cause::NewString => 0,
+        Cause::Changed(_) => 1,
+        Cause::Absent => 2,
+    };
+    let shown = missing.iter().min_by_key(rank).unwrap_or(&missing[0]);
     found.symbol = demangle_name(&shown.mangled);
     let more = match missing.len() {
         1 => String::new(),
@@ -101,11 +106,18 @@ fn one(environment: &Environment, extensions: &[&Extension]) -> Finding {
     found
 }
 
+/// Names of symbols that are listed for one module.
+const MOST_NAMES: usize = 12;
+
 /// What one module misses.
 fn needs(extension: &Extension) -> Related {
     let mut names: Vec<String> =
         extension.missing_symbols.iter().map(|symbol| demangle_name(&symbol.mangled)).collect();
     names.dedup();
+    if names.len() > MOST_NAMES {
+        let rest = names.split_off(MOST_NAMES - 1).len();
+        names.push(format!("{rest} more"));
+    }
     let message = format!("{} needs {}", file_name(&extension.subject.path), list(&names));
     related(extension.subject.root, &extension.subject.path, message)
 }

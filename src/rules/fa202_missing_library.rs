@@ -49,7 +49,7 @@ impl Rule for MissingLibraryRule {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        sink.findings.extend(report(context.environment, context.native.of(context.environment)));
+        sink.findings.extend(report(context.environment, context.inspection()));
     }
 }
 

@@ -49,7 +49,7 @@ impl Rule for LibcTooOld {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        let inspection = context.native.of(context.environment);
+        let inspection = context.inspection();
         sink.findings.extend(report(context.environment, inspection, context.glibc));
     }
 }

@@ -51,7 +51,7 @@ impl Rule for PtxNeedsNewerDriver {
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let devices = devices(context.environment);
         if context.environment.platform == Platform::Cuda && !devices.is_empty() {
-            let found = context.native.kernels(context.environment);
+            let found = context.kernels();
             sink.findings.extend(report(context.environment, &found.kernels, &devices));
         }
     }

@@ -33,6 +33,7 @@ use crate::environment::{Environment, RootId, RootKind};
 use crate::finding::Finding;
 use crate::native::elf::Machine;
 use crate::native::inspection::{Extension, Inspection};
+use crate::native::stack::{module, python_of};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA206",
@@ -50,7 +51,7 @@ impl Rule for WheelTag {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        let inspection = context.native.of(context.environment);
+        let inspection = context.inspection();
         sink.findings.extend(report(context.environment, inspection, Machine::host()));
     }
 }
@@ -81,17 +82,13 @@ fn foreign(extension: &Extension, inspection: &Inspection, host: Option<Machine>
 /// Modules of which there is no build for the environment's Python, at their last one.
 fn other_pythons(environment: &Environment, inspection: &Inspection) -> Vec<Finding> {
     let Some((major, minor)) = environment.python else { return Vec::new() };
-    let mut modules: BTreeMap<(RootId, &str), Vec<&Extension>> = BTreeMap::new();
+    let mut modules: BTreeMap<(RootId, String), Vec<&Extension>> = BTreeMap::new();
     for extension in &inspection.extensions {
-        let path = extension.subject.path.as_str();
-        let name = file_name(path);
-        let stem = &path[..path.len() - name.len() + name.find('.').unwrap_or(name.len())];
-        modules.entry((extension.subject.root, stem)).or_default().push(extension);
+        modules.entry(module(&extension.subject)).or_default().push(extension);
     }
     let mut found = Vec::new();
     for builds in modules.into_values() {
-        let tags: Vec<Option<(u32, u32)>> =
-            builds.iter().map(|build| python_of(file_name(&build.subject.path))).collect();
+        let tags: Vec<Option<(u32, u32)>> = builds.iter().map(|build| python_of(&build.subject.path)).collect();
         // A name without a version (or with `abi3`) is loaded by every Python.
         if tags.iter().all(|tag| tag.is_some_and(|tag| tag != (major, minor))) {
             let tags: Vec<String> = tags.iter().flatten().map(|(major, minor)| format!("{major}.{minor}")).collect();
@@ -101,13 +98,6 @@ fn other_pythons(environment: &Environment, inspection: &Inspection) -> Vec<Find
         }
     }
     found
-}
-
-/// `(3, 10)` of `_C.cpython-310-x86_64-linux-gnu.so`.
-fn python_of(name: &str) -> Option<(u32, u32)> {
-    let (_, tag) = name.split_once(".cpython-")?;
-    let digits = &tag[..tag.find(|c: char| !c.is_ascii_digit()).unwrap_or(tag.len())];
-    Some((digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?))
 }
 
 fn one(environment: &Environment, extension: &Extension, why: &str) -> Finding {
@@ -121,18 +111,4 @@ fn one(environment: &Environment, extension: &Extension, why: &str) -> Finding {
         )
     });
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_python_tags() {
-        assert_eq!(python_of("_C.cpython-310-x86_64-linux-gnu.so"), Some((3, 10)));
-        assert_eq!(python_of("_C.cpython-313t-x86_64-linux-gnu.so"), Some((3, 13)));
-        for name in ["_C.abi3.so", "_C.so", "_C.cpython-.so", "_C.cpython-3.so"] {
-            assert_eq!(python_of(name), None, "{name}");
-        }
-    }
 }

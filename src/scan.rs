@@ -90,7 +90,6 @@ pub fn check(
     progress.stage("reading sources");
     let program = Program::load(environment, packs, Scope { all: options.all });
     let mut sink = Sink { findings: Vec::new(), incomplete: environment.incomplete.clone() };
-    sink.incomplete.extend(program.incomplete());
     let context = Context { environment, program: &program, packs, glibc: options.glibc, native: Default::default() };
     let rules: Vec<_> = registry::all()
         .iter()
@@ -101,6 +100,8 @@ pub fn check(
         rule.check(&context, &mut sink);
         progress.step();
     }
+    // Modules are read when something asks for them: only now is it known which could not be.
+    sink.incomplete.extend(program.incomplete());
     // A folder with nothing to audit must never look like a clean one.
     let is_empty = program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty();
     let has_specific = || environment.distributions.iter().any(|distribution| packs.is_specific(&distribution.name));

@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 
 use super::Failure;
-use super::args::{GlobalArgs, heading};
+use super::args::{ColorChoice, heading};
 use crate::report::{Format, Report, Style, View};
 
 /// What is printed where.
@@ -68,22 +68,23 @@ fn no_format(path: &Path) -> Failure {
 }
 
 impl Plan {
+    /// The files, for a sentence.
+    pub fn names(&self) -> String {
+        self.files.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+
     /// Writes the report everywhere it goes.
-    pub fn write(&self, report: &Report, view: &dyn View, global: &GlobalArgs) -> anyhow::Result<()> {
+    pub fn write(&self, report: &Report, view: &dyn View, color: ColorChoice) -> anyhow::Result<()> {
         for (path, format) in &self.files {
             let cannot = || format!("cannot write `{}`", path.display());
             let mut file = BufWriter::new(File::create(path).with_context(cannot)?);
             format.write(report, view, Style::PLAIN, &mut file).with_context(cannot)?;
             file.flush().with_context(cannot)?;
         }
-        let style = Style::stdout(global.color);
         if let Some(format) = self.stdout {
             let mut out = BufWriter::new(std::io::stdout().lock());
-            format.write(report, view, style, &mut out)?;
+            format.write(report, view, Style::stdout(color), &mut out)?;
             out.flush()?;
-        } else if !global.quiet {
-            let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
-            eprintln!("{}; wrote {}", report.headline(), files.join(", "));
         }
         Ok(())
     }

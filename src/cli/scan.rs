@@ -2,16 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::Status;
 use super::args::{CheckArgs, GlobalArgs, HardwareArgs, TargetArgs, heading, parse_glibc};
-use super::output::OutputArgs;
+use super::output::{OutputArgs, Plan};
 use crate::config::baseline::Baseline;
+use crate::environment::LoadError;
+use crate::finding::Incomplete;
 use crate::progress::Progress;
-use crate::report::{FailOn, Format, Report, Workplace};
-use crate::scan::{Options, scan};
+use crate::report::{FailOn, Format, NoSources, Report, Subject, Workplace};
+use crate::scan::{Options, ScanError, scan};
 
 /// Arguments of `fa-doctor scan`.
 #[derive(Debug, Args)]
@@ -60,11 +63,20 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(global.quiet);
     let outcome = scan(&request, &options, &progress);
     drop(progress);
-    let outcome = outcome?;
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(ScanError::Environment(error)) if error.exit_code() == Status::Unchecked as u8 => {
+            return unchecked(error, args, &plan, global);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if let Some(path) = &args.write_baseline {
         Baseline::new(&outcome.report.findings).write(path)?;
     }
-    plan.write(&outcome.report, &Workplace::new(&outcome.environment), global)?;
+    plan.write(&outcome.report, &Workplace::new(&outcome.environment), global.color)?;
+    if plan.stdout.is_none() && !global.quiet {
+        eprintln!("{}; wrote {}", outcome.report.headline(), plan.names());
+    }
     if plan.stdout.is_none_or(|format| format != Format::Text) && !global.quiet {
         for note in &outcome.report.notes {
             eprintln!("note: {note}");
@@ -74,6 +86,24 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         return Ok(Status::Clean.into());
     }
     Ok(status(&outcome.report).into())
+}
+
+/// There is nothing to report on, and programs that read reports must learn it: a missing file looks like a missing run.
+fn unchecked(error: LoadError, args: &ScanArgs, plan: &Plan, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
+    let targets: Vec<String> = args.target.targets.iter().map(|target| target.display().to_string()).collect();
+    let text = error.to_string();
+    let reason = text.lines().next().unwrap_or_default().to_owned();
+    let path = if targets.is_empty() { "environment".to_owned() } else { targets.join(", ") };
+    let subject = Subject { roots: targets, ..Subject::default() };
+    let gaps = vec![Incomplete { path, reason }];
+    let report = Report::of(subject, Vec::new(), gaps, 0, Duration::ZERO);
+    let for_people = |format: Format| matches!(format, Format::Text | Format::Concise);
+    let stdout = plan.stdout.filter(|format| !for_people(*format));
+    let plan = Plan { stdout, files: plan.files.clone() };
+    if plan.stdout.is_some() || !plan.files.is_empty() {
+        plan.write(&report, &NoSources, global.color)?;
+    }
+    Err(ScanError::Environment(error).into())
 }
 
 /// The exit code that a report stands for.

@@ -1,0 +1,171 @@
+//! The documentation says what the program does: rule pages and tables are made from the rules, every command in it is
+//! one that the program takes, and every link leads somewhere. `UPDATE_DOCS=1` writes what is generated.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use fa_doctor::cli::Cli;
+use fa_doctor::rules::registry;
+
+/// Subcommands that are written and not wired in yet.
+const NOT_YET: [&str; 3] = ["probe", "env", "pin"];
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn updating() -> bool {
+    std::env::var_os("UPDATE_DOCS").is_some()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every Markdown file of the documentation.
+fn pages() -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> =
+        ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"].map(|name| root().join(name)).to_vec();
+    for entry in walkdir::WalkDir::new(root().join("docs")).sort_by_file_name() {
+        let path = entry.expect("an entry").into_path();
+        if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+    pages
+}
+
+fn check(path: &Path, expected: &str) {
+    if updating() {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(path, expected).expect("a page");
+    }
+    let found = fs::read_to_string(path).unwrap_or_default();
+    assert!(found == expected, "{} is out of date: run `UPDATE_DOCS=1 cargo test --test docs`", path.display());
+}
+
+#[test]
+fn the_readme_lists_every_rule() {
+    let mut table = String::from("| code | name | finds |\n|---|---|---|\n");
+    for info in registry::all().iter().map(|rule| rule.info()) {
+        let page = format!("docs/rules/{}.md", info.code);
+        table.push_str(&format!("| [{}]({page}) | {} | {} |\n", info.code, info.name, info.summary));
+    }
+    let path = root().join("README.md");
+    let text = read(&path);
+    let (before, rest) = text.split_once("<!-- rules -->\n").expect("the beginning of the table");
+    let (_, after) = rest.split_once("<!-- end of rules -->").expect("the end of the table");
+    check(&path, &format!("{before}<!-- rules -->\n{table}<!-- end of rules -->{after}"));
+}
+
+#[test]
+fn every_rule_has_its_page_and_no_page_is_left_over() {
+    let mut expected = Vec::new();
+    for info in registry::all().iter().map(|rule| rule.info()) {
+        let docs: String = info
+            .docs()
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(heading) => format!("## {heading}\n"),
+                None => format!("{line}\n"),
+            })
+            .collect();
+        let path = root().join(format!("docs/rules/{}.md", info.code));
+        check(&path, &format!("# {} {}\n\n{}.\n\n{docs}", info.code, info.name, info.summary));
+        expected.push(path);
+    }
+    for entry in fs::read_dir(root().join("docs/rules")).expect("the pages") {
+        let path = entry.expect("an entry").path();
+        assert!(expected.contains(&path), "{} is of no rule", path.display());
+    }
+}
+
+#[test]
+fn every_rule_is_documented_in_the_same_sections() {
+    for info in registry::all().iter().map(|rule| rule.info()) {
+        let docs = info.docs();
+        let sections: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        let expected = ["What it does", "Why is this bad", "Example", "Fix", "References"];
+        assert_eq!(sections, expected, "{}", info.code);
+        assert!(!info.summary.ends_with('.'), "{}", info.code);
+    }
+}
+
+#[test]
+fn every_command_in_the_documentation_is_one_that_the_program_takes() {
+    let mut seen = 0;
+    for page in pages() {
+        for command in commands(&read(&page)) {
+            if NOT_YET.contains(&command[1].as_str()) {
+                continue;
+            }
+            let parsed = Cli::try_parse_from(&command);
+            assert!(
+                parsed.is_ok(),
+                "{}: {command:?}\n{}",
+                page.display(),
+                parsed.err().map(|e| e.to_string()).unwrap_or_default()
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "only {seen} commands were found");
+}
+
+/// The fa-doctor commands in code of a page: up to a redirection, a pipe, a comment or the end of the code.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
+    let mut fenced = false;
+    // A backslash joins lines, as in a shell.
+    for line in text.replace("\\\n", " ").lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
+        let code: Vec<&str> = match fenced || line.starts_with("    ") {
+            true => vec![line],
+            false => line.split('`').skip(1).step_by(2).collect(),
+        };
+        for code in code {
+            let starts = code.match_indices("fa-doctor ").map(|(at, _)| at);
+            for at in starts.filter(|at| {
+                code[..*at].trim_end().ends_with(|c| "$;&'\"(|".contains(c))
+                    || code[..*at].trim().is_empty()
+                    || code[..*at].ends_with("RUN ")
+            }) {
+                let end = code[at..].find(|c| "><|;&#'\"`".contains(c)).map_or(code.len(), |end| at + end);
+                let words: Vec<String> = code[at..end].split_whitespace().map(str::to_owned).collect();
+                // `fa-doctor fix` is a command; "fa-doctor says" is a sentence in a code block of prose.
+                if words.len() > 1 {
+                    commands.push(words);
+                }
+            }
+        }
+    }
+    commands
+}
+
+#[test]
+fn links_lead_somewhere() {
+    for page in pages() {
+        let text = read(&page);
+        for (at, _) in text.match_indices("](") {
+            let target = text[at + 2..].split(')').next().unwrap_or_default();
+            if target.contains("://") || target.starts_with('#') {
+                continue;
+            }
+            let path = page.parent().expect("a folder").join(target.split('#').next().unwrap_or_default());
+            assert!(path.exists(), "{}: {target}", page.display());
+        }
+    }
+}
+
+#[test]
+fn lines_of_the_documentation_are_not_too_long() {
+    for page in pages() {
+        for line in read(&page).lines().filter(|line| !line.starts_with('|')) {
+            assert!(line.chars().count() <= 125, "{}: {line}", page.display());
+        }
+    }
+}

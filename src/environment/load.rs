@@ -161,24 +161,39 @@ impl Loader {
         let real = |path: &PathBuf| path.canonicalize().ok();
         let library: Vec<PathBuf> = answer.library.iter().filter_map(real).collect();
         let sites: Vec<PathBuf> = answer.sites.iter().filter_map(real).collect();
-        for path in &answer.path {
-            let Some(place) = real(path) else { continue };
-            if place.is_file() {
-                // A zip file on the path: an egg, or the standard library of an embedded Python.
-                if let Ok(tree) = Tree::wheel(path) {
-                    self.paths.add_tree(Root::new(path, RootKind::Wheel, tree));
-                }
-                continue;
-            }
-            let is_library = library.iter().any(|library| place == *library || place == library.join("lib-dynload"));
-            let kind = match is_library {
-                true => RootKind::StandardLibrary,
-                false if sites.contains(&place) => RootKind::SitePackages,
-                false => RootKind::Checkout,
-            };
-            if let Err(error) = self.paths.add_folder(path, kind) {
+        let folders: Vec<(&PathBuf, RootKind)> = answer
+            .path
+            .iter()
+            .filter_map(|path| {
+                let place = real(path).filter(|place| place.is_dir())?;
+                let is_library =
+                    library.iter().any(|library| place == *library || place == library.join("lib-dynload"));
+                let kind = match is_library {
+                    true => RootKind::StandardLibrary,
+                    false if sites.contains(&place) => RootKind::SitePackages,
+                    false => RootKind::Checkout,
+                };
+                Some((path, kind))
+            })
+            .collect();
+        // A folder inside another one on the path may come first and is a part of its root all the same.
+        let mut outermost_first = folders.clone();
+        outermost_first.sort_by_key(|(path, _)| path.components().count());
+        for (path, kind) in outermost_first {
+            if let Err(error) = self.paths.folder(path, kind) {
                 let reason = format!("is on the path of the interpreter and cannot be read: {error}");
                 self.environment.incomplete.push(Incomplete { path: path.display().to_string(), reason });
+            }
+        }
+        for path in &answer.path {
+            if let Some((_, kind)) = folders.iter().find(|(folder, _)| *folder == path) {
+                // What cannot be read has been noted above.
+                _ = self.paths.add_folder(path, *kind);
+            } else if path.is_file()
+                && let Ok(tree) = Tree::wheel(path)
+            {
+                // An egg, or the standard library of an embedded Python.
+                self.paths.add_tree(Root::new(path, RootKind::Wheel, tree));
             }
         }
         for site in &answer.sites {
@@ -225,7 +240,7 @@ impl Loader {
         let tags = || distributions.iter().flat_map(|d| &d.tags).map(String::as_str);
         environment.python = environment.python.or_else(|| python_of_tags(tags()));
         if environment.sys_platform.is_empty() {
-            environment.sys_platform = platform_of_tags(tags()).to_owned();
+            environment.sys_platform = platform_of_tags(tags()).unwrap_or("linux").to_owned();
         }
         environment.distributions = distributions;
         environment
@@ -244,14 +259,12 @@ fn python_of_tags<'a>(tags: impl Iterator<Item = &'a str>) -> Option<(u32, u32)>
     versions.all(|version| version == first).then_some(first)
 }
 
-fn platform_of_tags<'a>(tags: impl Iterator<Item = &'a str>) -> &'static str {
-    for tag in tags {
-        match tag.rsplit('-').next() {
-            Some(platform) if platform.starts_with("win") => return "win32",
-            Some(platform) if platform.starts_with("macosx") => return "darwin",
-            Some(platform) if platform.contains("linux") => return "linux",
-            _ => {}
-        }
-    }
-    "linux"
+/// `sys.platform` of compiled wheels; without any, attention stacks run on Linux.
+fn platform_of_tags<'a>(tags: impl Iterator<Item = &'a str>) -> Option<&'static str> {
+    tags.filter_map(|tag| tag.rsplit('-').next()).find_map(|platform| match platform {
+        platform if platform.starts_with("win") => Some("win32"),
+        platform if platform.starts_with("macosx") => Some("darwin"),
+        platform if platform.contains("linux") => Some("linux"),
+        _ => None,
+    })
 }

@@ -142,9 +142,11 @@ impl Environment {
         &self.roots[id.0 as usize]
     }
 
-    /// The distribution with this PEP 503-normalised name, if it is installed.
+    /// The distribution with this PEP 503-normalised name, if it is installed: as for an import, the first on the
+    /// search path.
     pub fn distribution(&self, normalized: &str) -> Option<&Distribution> {
-        self.distributions.iter().find(|d| d.name == normalized)
+        let named = self.distributions.iter().filter(|d| d.name == normalized);
+        named.min_by_key(|d| self.search_path.iter().position(|entry| *entry == d.base).unwrap_or(usize::MAX))
     }
 
     /// Every place that was looked at, as reports name it.

@@ -249,18 +249,21 @@ impl Reader<'_> {
 }
 
 /// The places that the module of an import hook maps names to: every `'dotted.name': '/absolute/path'` that stands
-/// in it, as in the `MAPPING` of setuptools and the table of scikit-build-core.
+/// in it, as in the `MAPPING` of setuptools and the table of scikit-build-core, and calls of `map_module`.
 pub(super) fn hook_mapping(source: &str) -> Vec<(String, String)> {
     let mut mapping = Vec::new();
     let mut rest = source;
     while let Some(start) = rest.find(['\'', '"']) {
+        let before = &rest[..start];
         rest = &rest[start..];
         let Some((key, length)) = string(rest) else {
             rest = &rest[1..];
             continue;
         };
+        // `editables` calls `map_module('name', '/path')`.
+        let separator = if before.trim_end().ends_with("map_module(") { ',' } else { ':' };
         rest = &rest[length..];
-        let Some(value) = rest.trim_start().strip_prefix(':') else { continue };
+        let Some(value) = rest.trim_start().strip_prefix(separator) else { continue };
         // `NAMESPACES` of setuptools maps to lists.
         let value = value.trim_start().trim_start_matches('[').trim_start();
         let Some((path, length)) = string(value) else { continue };
@@ -349,8 +352,8 @@ mod tests {
     #[test]
     fn hooks_say_what_they_map() {
         let source = "from x import y\nMAPPING: dict[str, str] = {'vllm': '/src/vllm', 'a.b' : \"/src/it's\"}\n\
-                      NAMESPACES: dict[str, list[str]] = {'ns': ['/src/ns']}\nPATH = 'x'\nd = {'not a name': '/x', 'rel': 'y'}\n";
-        let expected = [("vllm", "/src/vllm"), ("a.b", "/src/it's"), ("ns", "/src/ns")];
+                      NAMESPACES: dict[str, list[str]] = {'ns': ['/src/ns']}\nPATH = 'x'\nF.map_module('m', '/src/m.py')\nd = {'not a name': '/x', 'rel': 'y'}\n";
+        let expected = [("vllm", "/src/vllm"), ("a.b", "/src/it's"), ("ns", "/src/ns"), ("m", "/src/m.py")];
         assert_eq!(hook_mapping(source), expected.map(|(name, path)| (name.to_owned(), path.to_owned())));
     }
 

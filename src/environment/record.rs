@@ -26,12 +26,15 @@ pub(super) fn entries(bytes: &[u8], base: &str) -> Vec<RecordEntry> {
 /// The first component of every path, each once in a row; much cheaper than the entries.
 pub(super) fn top_level(bytes: &[u8]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for line in bytes.split(|&byte| byte == b'\n') {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let (line, tail) = rest.split_at(memchr::memchr(b'\n', rest).unwrap_or(rest.len()));
+        rest = tail.get(1..).unwrap_or_default();
         let line = line.strip_prefix(b"\"").unwrap_or(line);
-        let end = memchr::memchr3(b'/', b',', b'\\', line).unwrap_or(line.len());
-        let name = String::from_utf8_lossy(&line[..end]);
-        if !matches!(&*name, "" | "." | "..") && names.last().is_none_or(|last| *last != *name) {
-            names.push(name.into_owned());
+        let name = &line[..memchr::memchr3(b'/', b',', b'\\', line).unwrap_or(line.len())];
+        let is_new = names.last().is_none_or(|last| last.as_bytes() != name);
+        if is_new && !matches!(name, b"" | b"." | b"..") {
+            names.push(String::from_utf8_lossy(name).into_owned());
         }
     }
     names.sort_unstable();

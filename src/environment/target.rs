@@ -268,8 +268,15 @@ type Version = (u32, u32);
 fn site_folders(prefix: &Path, wanted: Option<Version>) -> Option<(Option<Version>, Vec<PathBuf>)> {
     let windows = prefix.join("Lib").join("site-packages");
     let mut by_version: BTreeMap<Option<Version>, Vec<PathBuf>> = BTreeMap::new();
+    let mut seen = Vec::new();
     for library in ["lib", "lib64", "local/lib"] {
         let library = prefix.join(library);
+        // `lib64` is usually a link to `lib`.
+        let Ok(place) = library.canonicalize() else { continue };
+        if seen.contains(&place) {
+            continue;
+        }
+        seen.push(place);
         for (name, _) in list(&library).unwrap_or_default() {
             if !name.starts_with("python") && !name.starts_with("pypy") {
                 continue;

@@ -122,7 +122,10 @@ impl<'d> Elf<'d> {
         let sections = header.sections(endian, data)?;
         let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
         let versions = sections.versions(endian, data)?.unwrap_or_default();
-        let hash = sections.gnu_hash(endian, data)?.map(|(table, _)| table);
+        // A shift by more than the width of a hash is damage, and would overflow in the lookup.
+        let header = sections.gnu_hash_header(endian, data)?;
+        let is_sound = header.is_some_and(|header| header.bloom_shift.get(endian) < 32);
+        let hash = if is_sound { sections.gnu_hash(endian, data)?.map(|(table, _)| table) } else { None };
         let mut library = Elf {
             data,
             endian,

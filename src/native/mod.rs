@@ -7,6 +7,8 @@ pub mod arch;
 pub mod coverage;
 pub mod elf;
 pub mod fatbin;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod inspection;
 pub mod libraries;
 pub mod ptxas;
@@ -15,3 +17,6 @@ pub mod stack;
 pub mod symbols;
 pub mod system;
 pub mod table;
+
+#[cfg(test)]
+mod tests;

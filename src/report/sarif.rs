@@ -215,7 +215,14 @@ mod tests {
 
     #[test]
     fn log() {
-        insta::assert_snapshot!(sample::render(write));
+        let mut log: Value = serde_json::from_str(&sample::render(write)).expect("JSON");
+        for rule in log["runs"][0]["tool"]["driver"]["rules"].as_array_mut().expect("rules") {
+            // The documentation of the rules is tested where it is written.
+            assert!(rule["help"]["markdown"].is_string() && rule["shortDescription"]["text"].is_string());
+            rule["help"] = Value::Null;
+            rule["shortDescription"] = Value::Null;
+        }
+        insta::assert_snapshot!(serde_json::to_string_pretty(&log).expect("JSON"));
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub mod link;
 pub mod merge;
 pub mod native;
 pub mod packs;
+pub mod pin;
 pub mod probe;
 pub mod progress;
 pub mod python;

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod fix;
 pub mod merge;
 pub mod output;
+pub mod pin;
 pub mod report;
 pub mod rules;
 pub mod scan;
@@ -108,6 +109,11 @@ pub enum Command {
     /// Take back what `fix --write` did, to the exact bytes before
     #[command(after_help = "Example:\n  fa-doctor undo --list")]
     Undo(undo::UndoArgs),
+    /// Print versions that fit the installed vLLM, or check a file that pins versions
+    #[command(
+        after_help = "Examples:\n  fa-doctor pin .venv > constraints.txt\n  fa-doctor pin --check requirements.txt"
+    )]
+    Pin(pin::PinArgs),
     /// List the rules
     #[command(after_help = "Example:\n  fa-doctor rules --format json")]
     Rules(rules::RulesArgs),
@@ -146,6 +152,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Scan(args) => scan::run(args, global),
         Command::Fix(args) => fix::run(args, global),
         Command::Undo(args) => undo::run(args, global),
+        Command::Pin(args) => pin::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),
         Command::Report(args) => report::run(args, global),

@@ -1,7 +1,7 @@
 //! Requirement lines: what they are about, and whether they apply to an environment.
 
 use pep440_rs::VersionSpecifiers;
-use pep508_rs::{ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, Requirement, VersionOrUrl};
+use pep508_rs::{ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, MarkerTree, Requirement, VersionOrUrl};
 
 use crate::environment::{Environment, normalize_name};
 
@@ -24,7 +24,7 @@ pub fn required_range(requirement: &Requirement) -> Option<&VersionSpecifiers> {
 }
 
 /// Everything that an environment may turn out to be, as far as markers can tell.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Machines(Vec<MarkerEnvironment>);
 
 impl Machines {
@@ -74,6 +74,11 @@ impl Machines {
     /// Whether a requirement applies when these extras are asked for: on every machine that this may be.
     pub fn apply(&self, requirement: &Requirement, extras: &[ExtraName]) -> bool {
         self.0.iter().all(|machine| requirement.evaluate_markers(machine, extras))
+    }
+
+    /// Whether a marker holds on every machine that this may be.
+    pub fn include(&self, marker: &MarkerTree) -> bool {
+        self.0.iter().all(|machine| marker.evaluate(machine, &[]))
     }
 }
 

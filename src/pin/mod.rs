@@ -1,0 +1,183 @@
+//! `pin`: a coherent constraints file for the installed vLLM, and a check of files that pin versions.
+
+mod check;
+mod files;
+mod solve;
+
+pub use check::check;
+pub use files::{FileError, Pinned, read};
+
+use std::fmt::Write;
+
+use pep440_rs::Version;
+
+use crate::environment::{Distribution, Environment};
+use crate::packs::Packs;
+use solve::{Choice, Demand, Problem, plain};
+
+/// Packages that people put beside vLLM without its asking for them.
+const OPTIONAL: &[&str] = &["flash-attn-4"];
+
+/// Why there is no constraints file.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// Nothing to pin for.
+    #[error("vLLM is not installed there")]
+    NoVllm,
+    /// Its version cannot be read.
+    #[error("the version of the installed vLLM, `{0}`, is not one that PEP 440 knows")]
+    UnknownVersion(String),
+    /// Requirements exclude each other.
+    #[error("no set of versions meets what {vllm} requires")]
+    NoneFits {
+        /// `vllm 0.26.0`.
+        vllm: String,
+        /// One line for each reason.
+        reasons: Vec<String>,
+    },
+}
+
+/// The text of a constraints file for the installed vLLM.
+pub fn constraints(environment: &Environment, packs: &Packs) -> Result<String, PinError> {
+    let vllm = environment.distribution("vllm").filter(|vllm| !vllm.is_project()).ok_or(PinError::NoVllm)?;
+    let version = vllm.version().ok_or_else(|| PinError::UnknownVersion(vllm.raw_version.clone()))?;
+    let version = version.without_local();
+    let mut problem = Problem::new(environment, packs, vllm, &version);
+    let named = format!("{} {version}", vllm.display_name);
+    let none_fits = |reasons| PinError::NoneFits { vllm: named.clone(), reasons };
+    let mut choice = problem.solve().ok_or_else(|| none_fits(conflicts(&problem, packs)))?;
+    close(&mut problem, &mut choice);
+    let mut left_out = Vec::new();
+    for name in OPTIONAL {
+        let more = problem.with(name);
+        match more.solve() {
+            Some(found) => {
+                (problem, choice) = (more, found);
+                close(&mut problem, &mut choice);
+            }
+            None => {
+                let reasons = problem.why_not(&choice, name);
+                if environment.distribution(name).is_some() {
+                    let mut all = vec![format!("{name} is installed, and no release of it fits beside {named}")];
+                    all.extend(reasons);
+                    return Err(none_fits(all));
+                }
+                left_out.push((*name, reasons));
+            }
+        }
+    }
+    Ok(text(packs, vllm, &version, &problem, &choice, &left_out))
+}
+
+/// Chooses versions of what the chosen packages require in turn, as far as its releases are known.
+fn close(problem: &mut Problem<'_>, choice: &mut Choice) {
+    while let Some(name) = problem.implied(choice) {
+        let more = problem.with(&name);
+        let Some(found) = more.solve() else { return };
+        (*problem, *choice) = (more, found);
+    }
+}
+
+/// Which requirements leave nothing to choose from.
+fn conflicts(problem: &Problem<'_>, packs: &Packs) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let nothing = Choice::new();
+    for name in problem.names().filter(|name| !packs.releases_of(name).is_empty()) {
+        let demands = problem.demands_on(&nothing, name);
+        let fits = |release: &Version| demands.iter().all(|demand| crate::packs::satisfies(release, &demand.range));
+        if !packs.releases_of(name).iter().any(fits) {
+            reasons.push(format!("{name}: no release meets {}", shown(&demands)));
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push("each requirement can be met, but not all of them together".to_owned());
+    }
+    reasons
+}
+
+fn text(
+    packs: &Packs,
+    vllm: &Distribution,
+    version: &Version,
+    problem: &Problem<'_>,
+    choice: &Choice,
+    left_out: &[(&str, Vec<String>)],
+) -> String {
+    let mut lines: Vec<(String, String)> =
+        vec![(format!("vllm=={version}"), "installed".to_owned() + &defects(packs, "vllm", version))];
+    for name in problem.names() {
+        let demands = problem.demands_on(choice, name);
+        match choice.get(name) {
+            Some(chosen) => lines.push((format!("{name}=={chosen}"), reason(&demands) + &defects(packs, name, chosen))),
+            None => lines.extend(
+                demands.iter().map(|d| (format!("{name}{}", plain(&d.range)), reason(std::slice::from_ref(d)))),
+            ),
+        }
+    }
+    // What the chosen packages pin themselves: the parts of the DSL.
+    for (name, chosen) in choice {
+        for (part, demand) in problem.demands_of(name, chosen) {
+            let known =
+                choice.contains_key(&part) || lines.iter().any(|(line, _)| line.starts_with(&format!("{part}=")));
+            if !known && !demand.range.is_empty() {
+                lines.push((format!("{part}{}", plain(&demand.range)), reason(&[demand])));
+            }
+        }
+    }
+    for overlap in &packs.overlaps {
+        let [first, second] = overlap.packages.as_slice() else { continue };
+        let newest = packs.releases_of(first).iter().filter(|release| !overlap.versions.contain(release)).max();
+        if let (Some(newest), true, false) = (newest, choice.contains_key(second), choice.contains_key(first)) {
+            lines.push((format!("{first}<={newest}"), overlap.because.replace('`', "")));
+        }
+    }
+    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    let mut text = format!(
+        "# Versions that fit {} {version}, by fa-doctor {}.\n\
+         # Use: pip install -c constraints.txt ..   or: uv pip install -c constraints.txt ..\n",
+        vllm.display_name,
+        env!("CARGO_PKG_VERSION"),
+    );
+    for (line, reason) in &lines {
+        let _ = writeln!(text, "{line:width$}  # {reason}");
+    }
+    for (name, reasons) in left_out {
+        let _ = writeln!(text, "# {name}: no release fits beside the versions above, do not install it:");
+        for reason in reasons {
+            let _ = writeln!(text, "#   {reason}");
+        }
+        let _ = writeln!(text, "{name}<0  # see above");
+    }
+    text
+}
+
+/// `; known defect on sm_120, sm_121: ..`, or nothing.
+fn defects(packs: &Packs, name: &str, version: &Version) -> String {
+    let known = packs.defects_of(name, version).map(|defect| match defect.arch.is_empty() {
+        true => format!("; known defect: {}", defect.id),
+        false => format!("; known defect on {}: {}", defect.arch.join(", "), defect.id),
+    });
+    known.collect()
+}
+
+/// `vllm 0.26.0: ==4.6.0; flashinfer-python 0.6.14: >=4.5.0`.
+fn reason(demands: &[Demand]) -> String {
+    if demands.is_empty() { "newest that fits".to_owned() } else { shown(demands) }
+}
+
+fn shown(demands: &[Demand]) -> String {
+    let mut by: Vec<(&str, Vec<String>)> = Vec::new();
+    for demand in demands {
+        let range = plain(&demand.range);
+        match by.iter_mut().find(|(name, _)| *name == demand.by) {
+            Some((_, ranges)) => ranges.push(range),
+            None => by.push((&demand.by, vec![range])),
+        }
+    }
+    let each = by.into_iter().map(|(name, mut ranges)| {
+        ranges.retain(|range| !range.is_empty());
+        let range = if ranges.is_empty() { "any".to_owned() } else { ranges.join(",") };
+        format!("{name}: {range}")
+    });
+    each.collect::<Vec<_>>().join("; ")
+}

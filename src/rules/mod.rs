@@ -15,6 +15,8 @@ pub mod fa205_ptx_needs_newer_driver;
 pub mod fa206_wheel_tag;
 pub mod fa302_toolchain_too_old;
 mod libraries;
+#[cfg(test)]
+mod native_tests;
 mod packaging;
 pub mod registry;
 

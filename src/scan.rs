@@ -102,6 +102,7 @@ pub fn check(
     }
     // Modules are read when something asks for them: only now is it known which could not be.
     sink.incomplete.extend(program.incomplete());
+    sink.incomplete.extend(environment.unreadable());
     // A folder with nothing to audit must never look like a clean one.
     let is_empty = program.audited.is_empty() && program.importers.is_empty() && sink.findings.is_empty();
     let has_specific = || environment.distributions.iter().any(|distribution| packs.is_specific(&distribution.name));

@@ -149,6 +149,13 @@ impl Folder {
         listing.iter().map(|entry| (entry.name.to_string(), entry.kind)).collect()
     }
 
+    pub(super) fn files_starting(&self, folder: &str, start: &str) -> Vec<String> {
+        let Some(listing) = self.listing(folder) else { return Vec::new() };
+        let first = listing.partition_point(|entry| *entry.name < *start);
+        let hits = listing[first..].iter().take_while(|entry| entry.name.starts_with(start));
+        hits.filter(|entry| entry.kind == EntryKind::File).map(|entry| entry.name.to_string()).collect()
+    }
+
     pub(super) fn walk(&self, folder: &str, enter: Predicate<'_>, keep: Predicate<'_>) -> Vec<String> {
         if self.kind(folder) == Some(EntryKind::File) {
             return if keep(folder) { vec![folder.to_owned()] } else { Vec::new() };
@@ -257,6 +264,11 @@ impl Folder {
         Some(fs::metadata(self.file(path).ok()?).ok()?.len())
     }
 
+    pub(super) fn is_unreadable(&self, path: &str) -> bool {
+        let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
+        unreadable.keys().any(|folder| is_below(path, folder))
+    }
+
     pub(super) fn unreadable(&self) -> Vec<(String, String)> {
         let unreadable = self.unreadable.lock().unwrap_or_else(PoisonError::into_inner);
         unreadable.iter().map(|(path, reason)| (path.clone(), reason.clone())).collect()
@@ -312,6 +324,8 @@ mod tests {
             assert!(folder.read(path).is_err(), "{path}");
         }
         assert_eq!(folder.list("a"), [("b".to_owned(), EntryKind::Folder), ("d.txt".to_owned(), EntryKind::File)]);
+        assert_eq!(folder.files_starting("a", "d."), ["d.txt"]);
+        assert!(folder.files_starting("a", "b").is_empty() && folder.files_starting("x", "").is_empty());
         assert_eq!(walk(&folder, ""), ["a/b/c.py", "e.py"]);
         assert_eq!(walk(&folder, "a/b/c.py"), ["a/b/c.py"]);
         assert_eq!(folder.walk("", &|path| path != "a/b", &|_| true), ["a/d.txt", "e.py"]);
@@ -424,6 +438,7 @@ mod tests {
             } else {
                 assert_eq!(found, ["a.py"]);
                 assert_eq!(folder.unreadable()[0].0, "closed");
+                assert!(folder.is_unreadable("closed/b.py") && !folder.is_unreadable("a.py"));
             }
         }
     }

@@ -164,6 +164,12 @@ impl Environment {
         }
     }
 
+    /// The folders that could not be listed up to now: folders are read when somebody asks for what is in them.
+    pub fn unreadable(&self) -> Vec<Incomplete> {
+        let folders = self.roots.iter().flat_map(|root| root.tree.unreadable());
+        folders.map(|(path, reason)| Incomplete { path, reason }).collect()
+    }
+
     /// The error for an environment with nothing in it that is audited.
     pub fn nothing_to_scan(&self) -> LoadError {
         let installed = self.distributions.len();

@@ -98,7 +98,10 @@ fn classify_file(path: &Path) -> Result<Target, LoadError> {
     if name.ends_with(".whl") {
         return Ok(Target::Wheel(path.to_owned()));
     }
-    if name.starts_with("python") || name.starts_with("pypy") {
+    // Nothing else is ever run: `python_utils.py` is no interpreter.
+    let stem = name.strip_suffix(".exe").unwrap_or(&name);
+    let version = stem.strip_prefix("python").or_else(|| stem.strip_prefix("pypy"));
+    if version.is_some_and(|version| version.trim_end_matches('t').chars().all(|c| c.is_ascii_digit() || c == '.')) {
         return Ok(Target::Interpreter(path.to_owned()));
     }
     Err(LoadError::NotATarget(path.to_owned()))
@@ -222,7 +225,8 @@ fn releases_of(target: &Target) -> Vec<(String, String, String)> {
 
 /// A prefix that holds site-packages: a virtual environment, a conda environment, an installed interpreter.
 pub(super) fn prefix(path: &Path) -> Option<Prefix> {
-    let config = fs::read_to_string(path.join("pyvenv.cfg")).ok();
+    let config = Some(path.join("pyvenv.cfg")).filter(|file| file.is_file()).and_then(|file| fs::read(file).ok());
+    let config = config.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let executable = ["bin/python", "bin/python3", "Scripts/python.exe", "python.exe"]
         .iter()
         .map(|name| path.join(name))
@@ -446,10 +450,15 @@ mod tests {
 
     #[test]
     fn files_are_wheels_or_interpreters() {
-        let files = files(&[("a-1-py3-none-any.whl", ""), ("python3.12", ""), ("notes.txt", "")]);
+        let files = files(&[("a-1-py3-none-any.whl", ""), ("notes.txt", "")]);
         let at = |name: &str| files.path().join(name);
         assert_eq!(only(&at("a-1-py3-none-any.whl")), Target::Wheel(at("a-1-py3-none-any.whl")));
-        assert_eq!(only(&at("python3.12")), Target::Interpreter(at("python3.12")));
+        for name in ["python3.12", "python", "python3.13t", "pypy3.10", "Python.exe"] {
+            assert_eq!(only(&files.add(name, "")), Target::Interpreter(at(name)));
+        }
+        for name in ["python.py", "python_utils.py", "pythonw", "pypy-notes.txt"] {
+            assert_eq!(classify(&files.add(name, "")).unwrap_err().exit_code(), 2, "{name}");
+        }
         assert_eq!(classify(&at("notes.txt")).unwrap_err().exit_code(), 2);
         assert_eq!(classify(&at("none")).unwrap_err().exit_code(), 2);
         let hint = classify(&at("vllm-0.26.0-x.whl")).unwrap_err().to_string();

@@ -151,6 +151,21 @@ impl Tree {
         }
     }
 
+    /// The files in a folder whose names start like this, sorted, without listing the rest: the extension modules
+    /// `name.` among hundreds of others.
+    pub fn files_starting(&self, folder: &str, start: &str) -> Vec<String> {
+        let mut found = match &self.kind {
+            Kind::Folder(tree) => tree.files_starting(folder, start),
+            Kind::Wheel(wheel) => wheel.files_starting(folder, start),
+            Kind::Layers(layers) => layers.iter().flat_map(|layer| layer.files_starting(folder, start)).collect(),
+        };
+        let laid = self.overlay.keys().map(|path| split(path)).filter(|(parent, _)| *parent == folder);
+        found.extend(laid.map(|(_, name)| name.to_owned()).filter(|name| name.starts_with(start)));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// Every file at or below `folder` for which `keep` says yes to its path, sorted.
     pub fn walk(&self, folder: &str, keep: &(dyn Fn(&str) -> bool + Sync)) -> Vec<String> {
         self.walk_into(folder, &|_| true, keep)
@@ -251,6 +266,15 @@ impl Tree {
                 let has = |path: &str| layers.iter().rfind(|layer| layer.kind(path).is_some());
                 has(path).or_else(|| has(split(path).0))?.on_disk(path)
             }
+        }
+    }
+
+    /// Whether `path` lies in a folder that could not be listed: that it is not found says nothing then.
+    pub fn is_unreadable(&self, path: &str) -> bool {
+        match &self.kind {
+            Kind::Folder(folder) => folder.is_unreadable(path),
+            Kind::Wheel(_) => false,
+            Kind::Layers(layers) => layers.iter().any(|layer| layer.is_unreadable(path)),
         }
     }
 

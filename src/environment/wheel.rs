@@ -41,14 +41,15 @@ impl std::fmt::Debug for Wheel {
 
 impl Wheel {
     pub(super) fn open(path: &Path) -> io::Result<Wheel> {
-        let file = fs::File::open(path)?;
-        let metadata = file.metadata()?;
+        // Before it is opened: opening a pipe waits for a writer.
+        let metadata = fs::metadata(path)?;
         if !metadata.is_file() {
             return Err(invalid("is no regular file"));
         }
         if metadata.len() == 0 {
             return Err(invalid("is empty"));
         }
+        let file = fs::File::open(path)?;
         // SAFETY: read-only, and nobody is expected to truncate a wheel while it is looked at.
         let map = Shared(Arc::new(unsafe { memmap2::Mmap::map(&file)? }));
         let archive = ZipArchive::new(Cursor::new(map.clone())).map_err(|error| diagnose(&map.0, &error))?;
@@ -117,6 +118,13 @@ impl Wheel {
     pub(super) fn list(&self, folder: &str) -> Vec<(String, EntryKind)> {
         let names = self.folders.get(folder).map(Vec::as_slice).unwrap_or_default();
         names.iter().map(|(name, kind)| (name.to_string(), *kind)).collect()
+    }
+
+    pub(super) fn files_starting(&self, folder: &str, start: &str) -> Vec<String> {
+        let names = self.folders.get(folder).map(Vec::as_slice).unwrap_or_default();
+        let first = names.partition_point(|(name, _)| **name < *start);
+        let hits = names[first..].iter().take_while(|(name, _)| name.starts_with(start));
+        hits.filter(|(_, kind)| *kind == EntryKind::File).map(|(name, _)| name.to_string()).collect()
     }
 
     pub(super) fn walk(
@@ -216,7 +224,13 @@ impl Wheel {
 
 /// Whether a name may be used as a path: hostile ones leave the tree, or mean different things on different systems.
 fn is_harmless(path: &str) -> bool {
-    !path.contains(['\\', '\0']) && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+    // Each folder on the way is entered in the index: without a limit one name of 64 KB makes a gigabyte of it.
+    const LONGEST: usize = 4096;
+    const DEEPEST: usize = 64;
+    path.len() <= LONGEST
+        && path.split('/').count() <= DEEPEST
+        && !path.contains(['\\', '\0'])
+        && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 fn invalid(reason: &str) -> io::Error {
@@ -292,6 +306,8 @@ mod tests {
         assert_eq!(wheel.kind("pkg/sub/"), None);
         let names: Vec<_> = wheel.list("pkg").into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["__init__.py", "lib.so.stored", "sub"]);
+        assert_eq!(wheel.files_starting("pkg", "lib."), ["lib.so.stored"]);
+        assert!(wheel.files_starting("pkg", "sub").is_empty() && wheel.files_starting("none", "").is_empty());
         assert_eq!(wheel.walk("pkg", &every, &|path| path.ends_with(".py")), ["pkg/__init__.py", "pkg/sub/m.py"]);
         assert_eq!(wheel.walk("", &|path| path != "pkg/sub", &every), ["pkg/__init__.py", "pkg/lib.so.stored"]);
         assert_eq!(wheel.walk("pkg/sub/m.py", &every, &every), ["pkg/sub/m.py"]);
@@ -333,8 +349,9 @@ mod tests {
             ("a//b.py", ""),
             ("./c.py", ""),
         ];
+        let deep = "a/".repeat(20_000) + "e.py";
         let mut content = names.to_vec();
-        content.push(("ok/d.py", "pass"));
+        content.extend([("ok/d.py", "pass"), (&*deep, "")]);
         let wheel = Wheel::open(&files.wheel("evil-1-py3-none-any.whl", &content)).unwrap();
         assert_eq!(wheel.walk("", &every, &every), ["ok/d.py"]);
     }

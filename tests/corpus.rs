@@ -75,8 +75,11 @@ fn corpus() -> PathBuf {
 
 fn expected_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/expected");
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some()).collect();
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some())
+        .collect();
     files.sort();
     files
 }
@@ -138,9 +141,10 @@ fn differences(corpus: &Path, file: &Path) -> Vec<String> {
         .map(|found| line(&found.code, &found.severity, &found.path, found.line, &found.symbol))
         .collect();
     let message = |of: &String| {
-        let found = report.findings.iter().find(|found| {
-            line(&found.code, &found.severity, &found.path, found.line, &found.symbol) == *of
-        });
+        let found = report
+            .findings
+            .iter()
+            .find(|found| line(&found.code, &found.severity, &found.path, found.line, &found.symbol) == *of);
         found.map(|found| found.message.clone()).unwrap_or_default()
     };
     let mut all: Vec<String> = wanted.difference(&said).map(|miss| format!("missed   {miss}")).collect();

@@ -35,6 +35,8 @@ pub struct Options {
 pub struct ScanOutcome {
     /// What was looked at; fixes and source excerpts need its files.
     pub environment: Environment,
+    /// What was known about releases.
+    pub packs: Packs,
     /// What was found.
     pub report: Report,
 }
@@ -75,7 +77,7 @@ pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result
     let mut report = Report::new(&environment, stack, findings, incomplete, files, start.elapsed());
     report.notes = notes;
     report.fail_on = options.settings.fail_on.value;
-    Ok(ScanOutcome { environment, report })
+    Ok(ScanOutcome { environment, packs, report })
 }
 
 /// Runs the selected rules for which `run` says yes.

@@ -46,7 +46,7 @@ pub fn run(args: &ReportArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     drop(progress);
     let outcome = outcome?;
     let mut block = Vec::new();
-    issue::write(&outcome.report, &Workplace::new(&outcome.environment), &attachments, &mut block)?;
+    issue::write(&outcome.report, &Workplace::new(&outcome.environment, &outcome.packs), &attachments, &mut block)?;
     std::io::stdout().lock().write_all(&block)?;
     Ok(Status::Clean.into())
 }

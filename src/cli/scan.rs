@@ -73,7 +73,7 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     if let Some(path) = &args.write_baseline {
         Baseline::new(&outcome.report.findings).write(path)?;
     }
-    plan.write(&outcome.report, &Workplace::new(&outcome.environment), global.color)?;
+    plan.write(&outcome.report, &Workplace::new(&outcome.environment, &outcome.packs), global.color)?;
     if plan.stdout.is_none() && !global.quiet {
         eprintln!("{}; wrote {}", outcome.report.headline(), plan.names());
     }

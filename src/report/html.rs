@@ -11,6 +11,8 @@ use super::{Report, View, count};
 use crate::environment::RootId;
 use crate::finding::{Applicability, Edit, Finding, Fix, Severity};
 use crate::fix::apply::apply;
+use crate::native::coverage::Verdict;
+use crate::native::table::{Cell, Row};
 
 /// The style sheet.
 const CSS: &str = include_str!("html.css");
@@ -31,8 +33,10 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
          <a class=\"skip\" href=\"#findings\">Skip to the findings</a>\n",
         escape(&headline)
     )?;
-    header(report, &headline, out)?;
+    let code = view.device_code();
+    header(report, &headline, !code.is_empty(), out)?;
     gates(report, out)?;
+    device_code(&code, out)?;
     findings(report, view, out)?;
     incomplete(report, out)?;
     packages(report, out)?;
@@ -48,7 +52,7 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
 }
 
 /// What was looked at, what came of it, and where on the page things are.
-fn header(report: &Report, headline: &str, out: &mut dyn Write) -> io::Result<()> {
+fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> io::Result<()> {
     let class = match report.worst() {
         None if report.incomplete.is_empty() => "good",
         None => "warning",
@@ -76,6 +80,7 @@ fn header(report: &Report, headline: &str, out: &mut dyn Write) -> io::Result<()
     writeln!(out, "<nav aria-label=\"On this page\">")?;
     let sections = [
         (!gate_chain(report).is_empty(), "gates", "Architecture gates"),
+        (code, "device-code", "Device code"),
         (true, "findings", "Findings"),
         (!report.incomplete.is_empty(), "incomplete", "Not checked"),
         (!environment.packages.is_empty(), "packages", "Packages"),
@@ -121,6 +126,50 @@ fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "</ol>\n</section>")
+}
+
+/// Which library runs on which GPU.
+fn device_code(rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let Some(first) = rows.first() else { return Ok(()) };
+    let heads: String =
+        first.devices.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escape(&cell.arch))).collect();
+    writeln!(
+        out,
+        "<section id=\"device-code\">\n<h2>Device code</h2>\n<div class=\"wide\" tabindex=\"0\"><table>\n\
+         <tr><th scope=\"col\">library</th>{heads}<th scope=\"col\">built for</th></tr>"
+    )?;
+    for row in rows {
+        let package = match (&row.package, &row.version) {
+            (Some(name), Some(version)) => {
+                format!("<br><span class=\"quiet\">{} {}</span>", escape(name), escape(version))
+            }
+            _ => String::new(),
+        };
+        let cells: String = row.devices.iter().map(cell).collect();
+        writeln!(
+            out,
+            "<tr><th scope=\"row\"><code>{}</code>{package}</th>{cells}<td class=\"quiet\">{}</td></tr>",
+            escape(row.path.rsplit('/').next().unwrap_or(&row.path)),
+            escape(&row.targets.join(", "))
+        )?;
+    }
+    writeln!(out, "</table></div>\n</section>")
+}
+
+/// How a library runs on one GPU: a word, never colour alone.
+fn cell(cell: &Cell) -> String {
+    let (class, word) = match cell.verdict {
+        Verdict::Native => ("yes", "native"),
+        Verdict::SameFamily => ("yes", "same family"),
+        Verdict::Jit => ("", "compiled by the driver"),
+        Verdict::Partial => ("no", "in part"),
+        Verdict::None => ("no", "no"),
+    };
+    let driver = match &cell.driver {
+        Some(version) => format!("<br><span class=\"quiet\">CUDA {} driver</span>", escape(version)),
+        None => String::new(),
+    };
+    format!("<td class=\"{class}\">{word}{driver}</td>")
 }
 
 /// The id of a finding's section: its position, which the order of the report makes stable.

@@ -27,6 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, RootId};
 use crate::finding::{Finding, Incomplete, Severity};
+use crate::native::table;
+use crate::packs::Packs;
 pub use style::Style;
 
 /// The version of the JSON contract.
@@ -230,6 +232,11 @@ pub trait View {
 
     /// The path as a person can open it from here; the relative path inside a wheel.
     fn place(&self, root: RootId, path: &str) -> String;
+
+    /// Which library runs on which GPU.
+    fn device_code(&self) -> Vec<table::Row> {
+        Vec::new()
+    }
 }
 
 /// A view of nothing: reports read back from JSON.
@@ -250,13 +257,14 @@ impl View for NoSources {
 #[derive(Debug)]
 pub struct Workplace<'a> {
     environment: &'a Environment,
+    packs: &'a Packs,
     folder: Option<PathBuf>,
 }
 
 impl<'a> Workplace<'a> {
     /// The environment as seen from the current folder.
-    pub fn new(environment: &'a Environment) -> Workplace<'a> {
-        Workplace { environment, folder: std::env::current_dir().ok() }
+    pub fn new(environment: &'a Environment, packs: &'a Packs) -> Workplace<'a> {
+        Workplace { environment, packs, folder: std::env::current_dir().ok() }
     }
 }
 
@@ -277,6 +285,10 @@ impl View for Workplace<'_> {
             Some(file) => shorten(&file, self.folder.as_deref()).display().to_string(),
             None => path.to_owned(),
         }
+    }
+
+    fn device_code(&self) -> Vec<table::Row> {
+        table::table(self.environment, self.packs)
     }
 }
 

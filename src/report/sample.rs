@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::{Package, Report, Subject, View};
 use crate::environment::RootId;
 use crate::finding::{Applicability, Edit, Finding, Fix, Incomplete, Related, Severity};
+use crate::native::coverage::Verdict;
+use crate::native::table::{Cell, Row};
 
 /// Where the sample's sources "are".
 pub const ROOT: &str = ".venv/lib/python3.12/site-packages";
@@ -58,6 +60,25 @@ impl View for Files {
 
     fn place(&self, _root: RootId, path: &str) -> String {
         format!("{ROOT}/{path}")
+    }
+
+    fn device_code(&self) -> Vec<Row> {
+        let cell = |arch: &str, verdict, driver: Option<&str>| Cell {
+            arch: arch.into(),
+            verdict,
+            driver: driver.map(Into::into),
+        };
+        vec![Row {
+            package: Some("flash-attn".into()),
+            version: Some("2.99.0".into()),
+            path: "flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so".into(),
+            targets: vec!["sm_80".into(), "sm_90a".into(), "compute_80".into()],
+            devices: vec![
+                cell("sm_80", Verdict::Native, None),
+                cell("sm_90", Verdict::Jit, Some("13.0")),
+                cell("sm_75", Verdict::None, None),
+            ],
+        }]
     }
 }
 

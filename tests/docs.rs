@@ -9,7 +9,7 @@ use fa_doctor::cli::Cli;
 use fa_doctor::rules::registry;
 
 /// Subcommands that are written and not wired in yet.
-const NOT_YET: [&str; 3] = ["probe", "env", "pin"];
+const NOT_YET: [&str; 2] = ["probe", "env"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

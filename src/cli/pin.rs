@@ -80,6 +80,6 @@ fn check(args: &PinArgs, file: &Path, packs: &Packs, global: &GlobalArgs) -> any
         |(line, reason): (u32, String)| Incomplete { path: name.clone(), reason: format!("line {line}: {reason}") };
     let incomplete = notes.into_iter().map(note).collect();
     let report = Report::new(&environment, |name| packs.in_stack(name), findings, incomplete, 1, start.elapsed());
-    plan.write(&report, &Workplace::new(&environment), global.color)?;
+    plan.write(&report, &Workplace::new(&environment, packs), global.color)?;
     Ok(status(&report).into())
 }

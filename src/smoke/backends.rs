@@ -1,7 +1,309 @@
-//! placeholder
-use super::{Options, report::Report};
+//! The attention functions of a Python environment, on the inputs of the native stage: one Python process each, raw
+//! tensors through files, every output compared with the float64 reference.
+
+use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
-/// x
-pub fn run(_report: &mut Report, _python: &Path, _options: &Options) -> std::io::Result<()> {
+use std::process::Command;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::cases;
+use super::child::{self, Ended};
+use super::problem::{Case, Problem};
+use super::reference::{Output, compare};
+use super::report::{BackendResult, BackendVerdict, Report, Stage, StageName, Verdict};
+
+/// The program that runs in the user's Python.
+const PROGRAM: &str = include_str!("backends.py");
+
+/// The functions, in the order they run; the first is the control. `backends.py` knows how to call each.
+pub const BACKENDS: [&str; 9] = [
+    CONTROL,
+    "flash-attn-2",
+    "flash-attn-3",
+    "flash-attn-4",
+    "vllm-fa2",
+    "vllm-fa3",
+    "vllm-fa4",
+    "vllm-cute",
+    "flashinfer",
+];
+
+/// Not a package under test: if it is wrong too, suspect torch or the GPU.
+const CONTROL: &str = "torch-sdpa";
+
+/// Other implementations may round once more than ours; a wrong mask is wrong by a hundred times as much.
+const TOLERANCE_FACTOR: f64 = 2.0;
+
+/// What `backends.py` tells.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    /// It is not there.
+    Absent,
+    /// It is there.
+    Installed { version: Option<String> },
+    /// It could not be imported, or refuses this GPU as a whole.
+    Stopped { result: CaseOutcome, message: String },
+    /// A case begins.
+    Begin { case: String },
+    /// A case has ended.
+    Case { case: String, result: CaseOutcome, message: String },
+    /// All cases have.
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum CaseOutcome {
+    Ran,
+    Raises,
+    Gated,
+    NotOffered,
+}
+
+/// The cases that other implementations are given: all but rows that see no key, about which they disagree.
+pub fn matrix() -> Vec<Case> {
+    let sees_keys = |case: &Case| {
+        let sequences = case.lengths.iter();
+        sequences.clone().all(|(q, _)| *q > 0)
+            && sequences.clone().all(|l| (0..l.0).all(|q| !case.mask.visible(q, *l).is_empty()))
+    };
+    cases::matrix().into_iter().filter(sees_keys).collect()
+}
+
+/// Runs every backend and adds the results to the report.
+pub fn run(report: &mut Report, python: &Path, device: usize, limit: Duration) -> io::Result<()> {
+    let name = StageName::Backends;
+    let ran = |report: &Report| {
+        report.cases.len() == cases::matrix().len() && report.cases.iter().all(|case| case.ms.is_some())
+    };
+    if !ran(report) {
+        let message = "not run: the GPU did not run the native kernel".to_owned();
+        report.stages.push(Stage { name, verdict: Verdict::Skipped, message, advice: None, unchecked: false });
+        return Ok(());
+    }
+    let folder = tempfile::Builder::new().prefix("fa-doctor-smoke-").tempdir()?;
+    let problems: Vec<Problem> = matrix().into_iter().map(Problem::new).collect();
+    write_inputs(folder.path(), &problems)?;
+    for backend in BACKENDS {
+        let result = run_one(backend, python, folder.path(), &problems, device, limit)?;
+        report.backends.push(result);
+    }
+    report.stages.push(stage(&report.backends));
     Ok(())
+}
+
+/// The stage that sums up the backends.
+fn stage(backends: &[BackendResult]) -> Stage {
+    use BackendVerdict::{Gated, NotInstalled, Raises, Right, Wrong};
+    let name = StageName::Backends;
+    let names = |verdicts: &[BackendVerdict]| -> Vec<&str> {
+        backends.iter().filter(|b| verdicts.contains(&b.verdict)).map(|b| b.name).collect()
+    };
+    let (bad, right) = (names(&[Wrong, Raises]), names(&[Right]));
+    let fail = |message: String, advice: &str, unchecked| {
+        let advice = Some(advice.to_owned());
+        Stage { name, verdict: Verdict::Fail, message, advice, unchecked }
+    };
+    let installed: Vec<&str> =
+        names(&[Right, Wrong, Raises, Gated]).into_iter().filter(|name| *name != CONTROL).collect();
+    if bad.contains(&CONTROL) {
+        let advice = "torch itself fails, so the packages on top of it prove nothing. Check it with: \
+                      python -m torch.utils.collect_env";
+        fail(format!("failed: {}", bad.join(", ")), advice, false)
+    } else if !bad.is_empty() {
+        let advice = "See what does not fit, and where: fa-doctor scan; patch it with: fa-doctor fix --write";
+        fail(format!("failed: {}", bad.join(", ")), advice, false)
+    } else if installed.is_empty() {
+        let advice = "Name the Python of the environment to check, as: fa-doctor smoke --python .venv/bin/python";
+        fail("no attention package is installed there".to_owned(), advice, true)
+    } else if right.iter().all(|name| *name == CONTROL) {
+        let advice = "Every installed attention refuses this GPU. See each gate: fa-doctor scan --arch sm_120";
+        let message = format!("gated on this GPU: {}", names(&[Gated]).join(", "));
+        fail(message, advice, true)
+    } else {
+        let absent = names(&[NotInstalled]).len();
+        let message = format!("right: {}; {absent} not installed", right.join(", "));
+        Stage { name, verdict: Verdict::Pass, message, advice: None, unchecked: false }
+    }
+}
+
+/// What `backends.py` reads of a case.
+#[derive(Serialize)]
+struct Described<'a> {
+    name: &'a str,
+    dtype: &'a str,
+    head_dim: usize,
+    heads_q: usize,
+    heads_k: usize,
+    lengths_k: Vec<usize>,
+    max_q: usize,
+    max_k: usize,
+    window: [i64; 2],
+    page_size: Option<usize>,
+    scale: f64,
+}
+
+/// Writes the inputs of all problems to a folder: `cases.json`, and raw little-endian tensors.
+pub fn write_inputs(folder: &Path, problems: &[Problem]) -> io::Result<()> {
+    let bound = |side: Option<usize>| side.map_or(-1, |n| n as i64);
+    let described = problems.iter().map(|problem| {
+        let case = &problem.case;
+        Described {
+            name: case.name,
+            dtype: case.dtype.name(),
+            head_dim: case.head_dim,
+            heads_q: case.heads_q,
+            heads_k: case.heads_k,
+            lengths_k: case.lengths.iter().map(|(_, k)| *k).collect(),
+            max_q: case.max_q(),
+            max_k: case.max_k(),
+            window: [bound(case.mask.left), bound(case.mask.right)],
+            page_size: case.page_size,
+            scale: case.scale(),
+        }
+    });
+    std::fs::write(folder.join("backends.py"), PROGRAM)?;
+    std::fs::write(folder.join("cases.json"), serde_json::to_vec(&described.collect::<Vec<_>>())?)?;
+    for problem in problems {
+        let write =
+            |name: &str, bytes: Vec<u8>| std::fs::write(folder.join(format!("{}.{name}", problem.case.name)), bytes);
+        let halves = |values: &[u16]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        let words = |values: &[i32]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>();
+        write("q", halves(&problem.q))?;
+        write("k", halves(&problem.k))?;
+        write("v", halves(&problem.v))?;
+        write("starts_q", words(&problem.starts_q))?;
+        write("starts_k", words(&problem.starts_k))?;
+        write("pages", words(&problem.pages))?;
+    }
+    Ok(())
+}
+
+/// What is known of a backend while its process runs.
+#[derive(Default)]
+struct Progress {
+    absent: bool,
+    version: Option<String>,
+    stopped: Option<(CaseOutcome, String)>,
+    current: Option<String>,
+    cases: BTreeMap<String, (CaseOutcome, String)>,
+    done: bool,
+}
+
+fn run_one(
+    name: &'static str,
+    python: &Path,
+    folder: &Path,
+    problems: &[Problem],
+    device: usize,
+    limit: Duration,
+) -> io::Result<BackendResult> {
+    let mut command = Command::new(python);
+    command.arg(folder.join("backends.py")).arg(folder).arg(name).arg(format!("cuda:{device}"));
+    super::number_gpus_as_nvidia_smi(&mut command);
+    // Nothing is written into the environment, and compilers keep their caches where they vanish with our folder.
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("TRITON_CACHE_DIR", folder.join("triton")).current_dir(folder);
+    let mut progress = Progress::default();
+    let ended = child::supervise(command, limit, |line| match serde_json::from_str(line) {
+        Ok(Event::Absent) => progress.absent = true,
+        Ok(Event::Installed { version }) => progress.version = version,
+        Ok(Event::Stopped { result, message }) => progress.stopped = Some((result, message)),
+        Ok(Event::Begin { case }) => progress.current = Some(case),
+        Ok(Event::Case { case, result, message }) => {
+            progress.current = None;
+            progress.cases.insert(case, (result, message));
+        }
+        Ok(Event::Done) => progress.done = true,
+        // Packages print too.
+        Err(_) => {}
+    })?;
+    Ok(judge(name, progress, &ended, folder, problems, limit))
+}
+
+fn judge(
+    name: &'static str,
+    progress: Progress,
+    ended: &Ended,
+    folder: &Path,
+    problems: &[Problem],
+    limit: Duration,
+) -> BackendResult {
+    let version = progress.version.clone();
+    let result = |verdict, max_error, message: String| BackendResult { name, version, verdict, max_error, message };
+    if progress.absent {
+        return result(BackendVerdict::NotInstalled, None, String::new());
+    }
+    if let Some((outcome, message)) = progress.stopped {
+        let gated = outcome == CaseOutcome::Gated;
+        return result(if gated { BackendVerdict::Gated } else { BackendVerdict::Raises }, None, message);
+    }
+    let (mut worst, mut wrong, mut right) = (0.0_f64, Vec::new(), 0);
+    for problem in problems {
+        let case = &problem.case;
+        if progress.cases.get(case.name).is_none_or(|(outcome, _)| *outcome != CaseOutcome::Ran) {
+            continue;
+        }
+        let error = output_error(problem, &folder.join(format!("{}.{name}.o", case.name)));
+        worst = worst.max(error);
+        if error <= TOLERANCE_FACTOR * case.dtype.tolerance() {
+            right += 1;
+        } else {
+            wrong.push((case.name, error));
+        }
+    }
+    let max_error = (right + wrong.len() > 0 && worst.is_finite()).then_some(worst);
+    if let Some((_, error)) = wrong.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+        let by = if error.is_finite() { format!("by {error:.2}") } else { "(NaN)".to_owned() };
+        let names: Vec<&str> = wrong.iter().map(|(name, _)| *name).collect();
+        return result(BackendVerdict::Wrong, max_error, format!("wrong {by} in {}", names.join(", ")));
+    }
+    if !progress.done {
+        let doing = progress.current.map_or_else(|| "starting".to_owned(), |case| format!("in case {case}"));
+        let message = match ended.status {
+            None => format!("no answer after {} s, {doing}", limit.as_secs_f64()),
+            Some(status) => format!("ended with {status}, {doing}: {}", last_line(&ended.stderr)),
+        };
+        return result(BackendVerdict::Raises, max_error, message);
+    }
+    let of = |wanted: CaseOutcome| -> Vec<(&str, &str)> {
+        let cases = progress.cases.iter().filter(|(_, (outcome, _))| *outcome == wanted);
+        cases.map(|(case, (_, message))| (case.as_str(), message.as_str())).collect()
+    };
+    let (raises, gated) = (of(CaseOutcome::Raises), of(CaseOutcome::Gated));
+    if let Some((case, message)) = raises.first() {
+        let others = if raises.len() > 1 { format!(" and {} more", raises.len() - 1) } else { String::new() };
+        return result(BackendVerdict::Raises, max_error, format!("{message} in {case}{others}"));
+    }
+    let refused = gated.first().map(|(case, message)| format!("{} gated ({case}: {message})", gated.len()));
+    if right == 0 {
+        let message = refused.unwrap_or_else(|| "takes none of the cases".to_owned());
+        return result(BackendVerdict::Gated, None, message);
+    }
+    let mut parts = vec![format!("{right} cases, worst error {worst:.1e}")];
+    parts.extend(refused);
+    let not_offered = of(CaseOutcome::NotOffered);
+    if !not_offered.is_empty() {
+        parts.push(format!("{} not offered", not_offered.len()));
+    }
+    result(BackendVerdict::Right, max_error, parts.join("; "))
+}
+
+/// The error of an output file: infinite if it is missing or of the wrong size.
+fn output_error(problem: &Problem, path: &Path) -> f64 {
+    let length = problem.case.total_q() * problem.case.heads_q * problem.case.head_dim;
+    match std::fs::read(path) {
+        Ok(bytes) if bytes.len() == 2 * length => {
+            let o: Vec<u16> = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+            compare(problem, Output { o: &o, lse: None }).output
+        }
+        _ => f64::INFINITY,
+    }
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message")
 }

@@ -43,7 +43,7 @@ pub const CHILD_COMMAND: &str = "smoke-child";
 pub fn run(options: &Options, executable: &Path) -> std::io::Result<Report> {
     let mut report = run_native(options, executable)?;
     if let Some(python) = &options.python {
-        backends::run(&mut report, python, options)?;
+        backends::run(&mut report, python, options.device, options.timeout)?;
     }
     Ok(report)
 }
@@ -66,6 +66,7 @@ fn run_native(options: &Options, executable: &Path) -> std::io::Result<Report> {
     if let Some(arch) = &options.arch {
         command.args(["--arch", arch]);
     }
+    number_gpus_as_nvidia_smi(&mut command);
     // The driver must compile the kernel now and as a whole, not fetch it from its cache or wait for the first launch.
     command.env("CUDA_CACHE_DISABLE", "1").env("CUDA_MODULE_LOADING", "EAGER");
     let mut report = Report::new();
@@ -88,6 +89,13 @@ fn run_native(options: &Options, executable: &Path) -> std::io::Result<Report> {
     }
     skip_the_rest(&mut report);
     Ok(report)
+}
+
+/// Left alone, the driver numbers GPUs by speed, and `nvidia-smi` by slot.
+fn number_gpus_as_nvidia_smi(command: &mut Command) {
+    if std::env::var_os("CUDA_DEVICE_ORDER").is_none() {
+        command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID");
+    }
 }
 
 /// The stage in which the child hung or died.

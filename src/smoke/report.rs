@@ -256,7 +256,12 @@ impl Report {
     }
 
     fn write_stages(&self, out: &mut String, style: Style) {
+        let failed = self.failure().is_some();
         for stage in &self.stages {
+            // What a failure kept from running goes without saying.
+            if failed && stage.verdict == Verdict::Skipped {
+                continue;
+            }
             let (word, painted) = match stage.verdict {
                 Verdict::Pass => ("ok  ", style.good("ok  ")),
                 Verdict::Fail => ("FAIL", style.bad("FAIL")),

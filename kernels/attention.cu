@@ -119,7 +119,8 @@ DEVICE void load_tile(u16* tile, const u16* base, i64 stride, const int* pages, 
   constexpr int CHUNKS = D / 8;  // of 16 bytes, in a row
 #pragma unroll
   for (int i = 0; i < COLS * CHUNKS / THREADS; i++) {
-    const int chunk = i * THREADS + threadIdx.x, r = chunk / CHUNKS, c = chunk % CHUNKS * 8;
+    const u32 chunk = i * THREADS + threadIdx.x;
+    const int r = chunk / CHUNKS, c = chunk % CHUNKS * 8;
     const bool valid = n0 + r < length;
     int n = valid ? n0 + r : 0;
     if (pages != nullptr) n = pages[n / page_size] * page_size + n % page_size;

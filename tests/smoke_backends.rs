@@ -26,7 +26,7 @@ fn torch_on_the_cpu_agrees_with_the_reference() {
     let python = std::env::var("FA_DOCTOR_TORCH_PYTHON").expect("FA_DOCTOR_TORCH_PYTHON names a Python with torch");
     let folder = tempfile::tempdir().unwrap();
     let problems: Vec<Problem> = matrix().into_iter().map(Problem::new).collect();
-    write_inputs(folder.path(), &problems).unwrap();
+    write_inputs(folder.path(), &problems, None).unwrap();
     let events = run(&python, folder.path(), "torch-sdpa");
     assert_eq!(events.first().unwrap()["event"], "installed");
     assert_eq!(events.last().unwrap()["event"], "done");

@@ -170,10 +170,13 @@ def load_torch_sdpa():
             raise NotOffered("pages")
 
         def one(q, k, v, mask):
+            # Its own causal mask is aligned at the top left, which is the same only for a square.
+            causal = case["window"] == [-1, 0] and len(q) == len(k)
+            mask = {"is_causal": True} if causal else {"attn_mask": mask()}
             groups = q.shape[1] // k.shape[1]
             k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
             q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
-            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=case["scale"])
+            out = torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=case["scale"], **mask)
             return out.squeeze(0).transpose(0, 1)
 
         return each_sequence(case, one)
@@ -182,7 +185,7 @@ def load_torch_sdpa():
 
 
 def each_sequence(case, one):
-    """For functions that take one sequence at a time."""
+    """For functions that take one sequence at a time; the mask is made for those that ask for it."""
     import torch
 
     outputs = []
@@ -191,13 +194,17 @@ def each_sequence(case, one):
     for i in range(len(starts_q) - 1):
         q = case["q"][starts_q[i] : starts_q[i + 1]]
         k, v = (case[name][starts_k[i] : starts_k[i + 1]] for name in "kv")
-        position = torch.arange(len(q), device=q.device)[:, None] + len(k) - len(q)
-        n = torch.arange(len(k), device=q.device)[None, :]
-        mask = torch.ones(len(q), len(k), dtype=torch.bool, device=q.device)
-        if left >= 0:
-            mask &= n >= position - left
-        if right >= 0:
-            mask &= n <= position + right
+
+        def mask():
+            position = torch.arange(len(q), device=q.device)[:, None] + len(k) - len(q)
+            n = torch.arange(len(k), device=q.device)[None, :]
+            visible = torch.ones(len(q), len(k), dtype=torch.bool, device=q.device)
+            if left >= 0:
+                visible &= n >= position - left
+            if right >= 0:
+                visible &= n <= position + right
+            return visible
+
         outputs.append(one(q, k, v, mask))
     return torch.cat(outputs)
 
@@ -256,6 +263,34 @@ def read_case(folder, case, device):
     }
 
 
+def throughput_case(case, device):
+    """The large case, on inputs made here: only its time counts."""
+    import torch
+
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case["dtype"]]
+    tokens, head_dim = case["max_q"], case["head_dim"]
+    starts = torch.tensor([0, tokens], dtype=torch.int32, device=device)
+    made = {"starts_q": starts, "starts_k": starts, "pages": None}
+    for name, heads in (("q", case["heads_q"]), ("k", case["heads_k"]), ("v", case["heads_k"])):
+        made[name] = torch.randn(tokens, heads, head_dim, dtype=dtype, device=device)
+    return {**case, **made}
+
+
+def median_ms(function, case):
+    import torch
+
+    function(case)
+    times = []
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        function(case)
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
+
+
 def write_output(folder, case, backend, output):
     import torch
 
@@ -289,14 +324,30 @@ def describe(error):
     return f"{type(error).__name__}: {text}{place(error)}" if text else f"{type(error).__name__}{place(error)}"
 
 
+def outcome(error):
+    """How an exception counts, and what it says."""
+    error = root_cause(error)
+    if isinstance(error, (Gated, NotOffered)):
+        return {"result": "gated" if isinstance(error, Gated) else "not-offered", "message": str(error)}
+    return {"result": "gated" if is_gate(error) else "raises", "message": describe(error)}
+
+
 def is_gate(error):
     """Whether the package refuses on purpose: an assert or error that speaks of what it supports."""
-    if isinstance(error, (Gated, NotImplementedError)):
+    if isinstance(error, NotImplementedError):
         return True
     if isinstance(error, (NameError, AttributeError, TypeError, ImportError)):
         return False
     words = r"support|compute capabilit|must be divisible|requires (hopper|ampere|blackwell|sm_?\d)"
     return re.search(words, str(error), re.IGNORECASE) is not None
+
+
+def check_torch(device):
+    import torch
+
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        built = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
+        raise RuntimeError(f"torch {torch.__version__}, built {built}, cannot use the GPU")
 
 
 def run(folder, backend, device):
@@ -307,27 +358,28 @@ def run(folder, backend, device):
     if importlib.util.find_spec("torch") is None:
         return tell("stopped", result="raises", message="ModuleNotFoundError: torch is not installed")
     try:
+        check_torch(device)
         function = load()
     except Exception as error:
-        error = root_cause(error)
-        gated = is_gate(error)
-        message = str(error) if isinstance(error, Gated) else describe(error)
-        return tell("stopped", result="gated" if gated else "raises", message=message)
+        return tell("stopped", **outcome(error))
     with open(os.path.join(folder, "cases.json"), encoding="utf-8") as file:
-        cases = json.load(file)
-    for description in cases:
-        name = description["name"]
+        described = json.load(file)
+    for case in described["cases"]:
+        name = case["name"]
         tell("begin", case=name)
-        case = read_case(folder, description, device)
         try:
-            output = function(case)
+            output = function(read_case(folder, case, device))
             write_output(folder, case, backend, output)
             tell("case", case=name, result="ran", message="")
-        except NotOffered as error:
-            tell("case", case=name, result="not-offered", message=str(error))
         except Exception as error:
-            error = root_cause(error)
-            tell("case", case=name, result="gated" if is_gate(error) else "raises", message=describe(error))
+            tell("case", case=name, **outcome(error))
+    if described["throughput"]:
+        tell("begin", case="throughput")
+        try:
+            tell("timed", ms=median_ms(function, throughput_case(described["throughput"], device)))
+        except Exception as error:
+            # The verdict is about right and wrong numbers; the time is there if it can be had.
+            tell("untimed", **outcome(error))
     tell("done")
 
 

@@ -51,7 +51,9 @@ enum Event {
     Begin { case: String },
     /// A case has ended.
     Case { case: String, result: CaseOutcome, message: String },
-    /// All cases have.
+    /// The large case has been timed.
+    Timed { ms: f64 },
+    /// All cases have ended.
     Done,
 }
 
@@ -76,21 +78,19 @@ pub fn matrix() -> Vec<Case> {
 
 /// Runs every backend and adds the results to the report.
 pub fn run(report: &mut Report, python: &Path, device: usize, limit: Duration) -> io::Result<()> {
-    let name = StageName::Backends;
-    let ran = |report: &Report| {
-        report.cases.len() == cases::matrix().len() && report.cases.iter().all(|case| case.ms.is_some())
-    };
-    if !ran(report) {
-        let message = "not run: the GPU did not run the native kernel".to_owned();
+    let ran = report.cases.len() == cases::matrix().len() && report.cases.iter().all(|case| case.ms.is_some());
+    if !ran {
+        let (name, message) = (StageName::Backends, "not run: the GPU did not run the native kernel".to_owned());
         report.stages.push(Stage { name, verdict: Verdict::Skipped, message, advice: None, unchecked: false });
         return Ok(());
     }
     let folder = tempfile::Builder::new().prefix("fa-doctor-smoke-").tempdir()?;
     let problems: Vec<Problem> = matrix().into_iter().map(Problem::new).collect();
-    write_inputs(folder.path(), &problems)?;
-    for backend in BACKENDS {
-        let result = run_one(backend, python, folder.path(), &problems, device, limit)?;
-        report.backends.push(result);
+    let throughput = report.throughput.as_ref().map(|throughput| cases::throughput(throughput.tokens));
+    write_inputs(folder.path(), &problems, throughput.as_ref())?;
+    let runner = Runner { python, folder: folder.path(), problems: &problems, throughput, device, limit };
+    for name in BACKENDS {
+        report.backends.push(runner.run(name)?);
     }
     report.stages.push(stage(&report.backends));
     Ok(())
@@ -131,11 +131,18 @@ fn stage(backends: &[BackendResult]) -> Stage {
     }
 }
 
+/// `cases.json`.
+#[derive(Serialize)]
+struct Inputs {
+    cases: Vec<Described>,
+    throughput: Option<Described>,
+}
+
 /// What `backends.py` reads of a case.
 #[derive(Serialize)]
-struct Described<'a> {
-    name: &'a str,
-    dtype: &'a str,
+struct Described {
+    name: &'static str,
+    dtype: &'static str,
     head_dim: usize,
     heads_q: usize,
     heads_k: usize,
@@ -147,11 +154,9 @@ struct Described<'a> {
     scale: f64,
 }
 
-/// Writes the inputs of all problems to a folder: `cases.json`, and raw little-endian tensors.
-pub fn write_inputs(folder: &Path, problems: &[Problem]) -> io::Result<()> {
-    let bound = |side: Option<usize>| side.map_or(-1, |n| n as i64);
-    let described = problems.iter().map(|problem| {
-        let case = &problem.case;
+impl Described {
+    fn new(case: &Case) -> Described {
+        let bound = |side: Option<usize>| side.map_or(-1, |n| n as i64);
         Described {
             name: case.name,
             dtype: case.dtype.name(),
@@ -165,9 +170,17 @@ pub fn write_inputs(folder: &Path, problems: &[Problem]) -> io::Result<()> {
             page_size: case.page_size,
             scale: case.scale(),
         }
-    });
+    }
+}
+
+/// Writes the inputs of all problems to a folder: `cases.json`, and raw little-endian tensors.
+///
+/// A throughput case is described only: it is large, and its outputs are not compared.
+pub fn write_inputs(folder: &Path, problems: &[Problem], throughput: Option<&Case>) -> io::Result<()> {
+    let cases = problems.iter().map(|problem| Described::new(&problem.case)).collect();
+    let inputs = Inputs { cases, throughput: throughput.map(Described::new) };
     std::fs::write(folder.join("backends.py"), PROGRAM)?;
-    std::fs::write(folder.join("cases.json"), serde_json::to_vec(&described.collect::<Vec<_>>())?)?;
+    std::fs::write(folder.join("cases.json"), serde_json::to_vec(&inputs)?)?;
     for problem in problems {
         let write =
             |name: &str, bytes: Vec<u8>| std::fs::write(folder.join(format!("{}.{name}", problem.case.name)), bytes);
@@ -191,105 +204,107 @@ struct Progress {
     stopped: Option<(CaseOutcome, String)>,
     current: Option<String>,
     cases: BTreeMap<String, (CaseOutcome, String)>,
+    ms: Option<f64>,
     done: bool,
 }
 
-fn run_one(
-    name: &'static str,
-    python: &Path,
-    folder: &Path,
-    problems: &[Problem],
+/// What all backends have in common.
+struct Runner<'a> {
+    python: &'a Path,
+    folder: &'a Path,
+    problems: &'a [Problem],
+    throughput: Option<Case>,
     device: usize,
     limit: Duration,
-) -> io::Result<BackendResult> {
-    let mut command = Command::new(python);
-    command.arg(folder.join("backends.py")).arg(folder).arg(name).arg(format!("cuda:{device}"));
-    super::number_gpus_as_nvidia_smi(&mut command);
-    // Nothing is written into the environment, and compilers keep their caches where they vanish with our folder.
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("TRITON_CACHE_DIR", folder.join("triton")).current_dir(folder);
-    let mut progress = Progress::default();
-    let ended = child::supervise(command, limit, |line| match serde_json::from_str(line) {
-        Ok(Event::Absent) => progress.absent = true,
-        Ok(Event::Installed { version }) => progress.version = version,
-        Ok(Event::Stopped { result, message }) => progress.stopped = Some((result, message)),
-        Ok(Event::Begin { case }) => progress.current = Some(case),
-        Ok(Event::Case { case, result, message }) => {
-            progress.current = None;
-            progress.cases.insert(case, (result, message));
-        }
-        Ok(Event::Done) => progress.done = true,
-        // Packages print too.
-        Err(_) => {}
-    })?;
-    Ok(judge(name, progress, &ended, folder, problems, limit))
 }
 
-fn judge(
-    name: &'static str,
-    progress: Progress,
-    ended: &Ended,
-    folder: &Path,
-    problems: &[Problem],
-    limit: Duration,
-) -> BackendResult {
-    let version = progress.version.clone();
-    let result = |verdict, max_error, message: String| BackendResult { name, version, verdict, max_error, message };
-    if progress.absent {
-        return result(BackendVerdict::NotInstalled, None, String::new());
+impl Runner<'_> {
+    fn run(&self, name: &'static str) -> io::Result<BackendResult> {
+        let mut command = Command::new(self.python);
+        command.arg(self.folder.join("backends.py")).arg(self.folder).arg(name).arg(format!("cuda:{}", self.device));
+        super::number_gpus_as_nvidia_smi(&mut command);
+        // Nothing is written into the environment, and compilers keep their caches where they vanish with our folder.
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("TRITON_CACHE_DIR", self.folder.join("triton"));
+        command.current_dir(self.folder);
+        let mut progress = Progress::default();
+        let ended = child::supervise(command, self.limit, |line| match serde_json::from_str(line) {
+            Ok(Event::Absent) => progress.absent = true,
+            Ok(Event::Installed { version }) => progress.version = version,
+            Ok(Event::Stopped { result, message }) => progress.stopped = Some((result, message)),
+            Ok(Event::Begin { case }) => progress.current = Some(case),
+            Ok(Event::Case { case, result, message }) => {
+                progress.current = None;
+                progress.cases.insert(case, (result, message));
+            }
+            Ok(Event::Timed { ms }) => progress.ms = Some(ms),
+            Ok(Event::Done) => progress.done = true,
+            // Packages print too.
+            Err(_) => {}
+        })?;
+        let (verdict, max_error, message) = self.judge(name, &progress, &ended);
+        let tflops = progress.ms.zip(self.throughput.as_ref()).map(|(ms, case)| case.tflops(ms));
+        Ok(BackendResult { name, version: progress.version, verdict, max_error, tflops, message })
     }
-    if let Some((outcome, message)) = progress.stopped {
-        let gated = outcome == CaseOutcome::Gated;
-        return result(if gated { BackendVerdict::Gated } else { BackendVerdict::Raises }, None, message);
-    }
-    let (mut worst, mut wrong, mut right) = (0.0_f64, Vec::new(), 0);
-    for problem in problems {
-        let case = &problem.case;
-        if progress.cases.get(case.name).is_none_or(|(outcome, _)| *outcome != CaseOutcome::Ran) {
-            continue;
+
+    fn judge(&self, name: &str, progress: &Progress, ended: &Ended) -> (BackendVerdict, Option<f64>, String) {
+        if progress.absent {
+            return (BackendVerdict::NotInstalled, None, String::new());
         }
-        let error = output_error(problem, &folder.join(format!("{}.{name}.o", case.name)));
-        worst = worst.max(error);
-        if error <= TOLERANCE_FACTOR * case.dtype.tolerance() {
-            right += 1;
-        } else {
-            wrong.push((case.name, error));
+        if let Some((outcome, message)) = &progress.stopped {
+            let gated = *outcome == CaseOutcome::Gated;
+            return (if gated { BackendVerdict::Gated } else { BackendVerdict::Raises }, None, message.clone());
         }
-    }
-    let max_error = (right + wrong.len() > 0 && worst.is_finite()).then_some(worst);
-    if let Some((_, error)) = wrong.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
-        let by = if error.is_finite() { format!("by {error:.2}") } else { "(NaN)".to_owned() };
-        let names: Vec<&str> = wrong.iter().map(|(name, _)| *name).collect();
-        return result(BackendVerdict::Wrong, max_error, format!("wrong {by} in {}", names.join(", ")));
-    }
-    if !progress.done {
-        let doing = progress.current.map_or_else(|| "starting".to_owned(), |case| format!("in case {case}"));
-        let message = match ended.status {
-            None => format!("no answer after {} s, {doing}", limit.as_secs_f64()),
-            Some(status) => format!("ended with {status}, {doing}: {}", last_line(&ended.stderr)),
+        let (mut worst, mut wrong, mut right) = (0.0_f64, Vec::new(), 0);
+        for problem in self.problems {
+            let case = &problem.case;
+            if progress.cases.get(case.name).is_none_or(|(outcome, _)| *outcome != CaseOutcome::Ran) {
+                continue;
+            }
+            let error = output_error(problem, &self.folder.join(format!("{}.{name}.o", case.name)));
+            worst = worst.max(error);
+            if error <= TOLERANCE_FACTOR * case.dtype.tolerance() {
+                right += 1;
+            } else {
+                wrong.push((case.name, error));
+            }
+        }
+        let max_error = (right + wrong.len() > 0 && worst.is_finite()).then_some(worst);
+        if let Some((_, error)) = wrong.iter().max_by(|a, b| a.1.total_cmp(&b.1)) {
+            let by = if error.is_finite() { format!("by {error:.2}") } else { "(NaN)".to_owned() };
+            let names: Vec<&str> = wrong.iter().map(|(name, _)| *name).collect();
+            return (BackendVerdict::Wrong, max_error, format!("wrong {by} in {}", names.join(", ")));
+        }
+        if !progress.done {
+            let doing =
+                progress.current.as_ref().map_or_else(|| "starting".to_owned(), |case| format!("in case {case}"));
+            let message = match ended.status {
+                None => format!("no answer after {} s, {doing}", self.limit.as_secs_f64()),
+                Some(status) => format!("ended with {status}, {doing}: {}", last_line(&ended.stderr)),
+            };
+            return (BackendVerdict::Raises, max_error, message);
+        }
+        let of = |wanted: CaseOutcome| -> Vec<(&str, &str)> {
+            let cases = progress.cases.iter().filter(|(_, (outcome, _))| *outcome == wanted);
+            cases.map(|(case, (_, message))| (case.as_str(), message.as_str())).collect()
         };
-        return result(BackendVerdict::Raises, max_error, message);
+        let (raises, gated) = (of(CaseOutcome::Raises), of(CaseOutcome::Gated));
+        if let Some((case, message)) = raises.first() {
+            let others = if raises.len() > 1 { format!(" and {} more", raises.len() - 1) } else { String::new() };
+            return (BackendVerdict::Raises, max_error, format!("{message} in {case}{others}"));
+        }
+        let refused = gated.first().map(|(case, message)| format!("{} gated ({case}: {message})", gated.len()));
+        if right == 0 {
+            let message = refused.unwrap_or_else(|| "takes none of the cases".to_owned());
+            return (BackendVerdict::Gated, None, message);
+        }
+        let mut parts = vec![format!("{right} cases, worst error {worst:.1e}")];
+        parts.extend(refused);
+        let not_offered = of(CaseOutcome::NotOffered);
+        if !not_offered.is_empty() {
+            parts.push(format!("{} not offered", not_offered.len()));
+        }
+        (BackendVerdict::Right, max_error, parts.join("; "))
     }
-    let of = |wanted: CaseOutcome| -> Vec<(&str, &str)> {
-        let cases = progress.cases.iter().filter(|(_, (outcome, _))| *outcome == wanted);
-        cases.map(|(case, (_, message))| (case.as_str(), message.as_str())).collect()
-    };
-    let (raises, gated) = (of(CaseOutcome::Raises), of(CaseOutcome::Gated));
-    if let Some((case, message)) = raises.first() {
-        let others = if raises.len() > 1 { format!(" and {} more", raises.len() - 1) } else { String::new() };
-        return result(BackendVerdict::Raises, max_error, format!("{message} in {case}{others}"));
-    }
-    let refused = gated.first().map(|(case, message)| format!("{} gated ({case}: {message})", gated.len()));
-    if right == 0 {
-        let message = refused.unwrap_or_else(|| "takes none of the cases".to_owned());
-        return result(BackendVerdict::Gated, None, message);
-    }
-    let mut parts = vec![format!("{right} cases, worst error {worst:.1e}")];
-    parts.extend(refused);
-    let not_offered = of(CaseOutcome::NotOffered);
-    if !not_offered.is_empty() {
-        parts.push(format!("{} not offered", not_offered.len()));
-    }
-    result(BackendVerdict::Right, max_error, parts.join("; "))
 }
 
 /// The error of an output file: infinite if it is missing or of the wrong size.

@@ -76,6 +76,11 @@ impl Case {
         4.0 * (self.heads_q * self.head_dim) as f64 * pairs as f64
     }
 
+    /// 10^12 operations a second, for a launch that takes so long.
+    pub fn tflops(&self, ms: f64) -> f64 {
+        self.flops() / ms / 1e9
+    }
+
     /// Tokens of keys that are stored: whole pages if there are any.
     pub fn stored_k(&self) -> usize {
         match self.page_size {

@@ -153,6 +153,8 @@ pub struct CaseResult {
 pub struct Throughput {
     /// The shape, in words.
     pub shape: String,
+    /// Length of the sequence.
+    pub tokens: usize,
     /// Median time of a launch.
     pub ms: f64,
     /// 10^12 operations a second that the mask leaves.
@@ -170,6 +172,9 @@ pub struct BackendResult {
     pub verdict: BackendVerdict,
     /// Greatest absolute error over its cases.
     pub max_error: Option<f64>,
+    /// Its speed in the throughput case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tflops: Option<f64>,
     /// In words.
     pub message: String,
 }
@@ -311,18 +316,27 @@ impl Report {
         if self.backends.is_empty() {
             return;
         }
-        line(out, &format!("\n{}", style.bold(&format!("{:<15} {:<13} {:<14}", "attention", "verdict", "version"))));
-        for backend in &self.backends {
-            let word = format!("{:<13}", backend.verdict.text());
+        line(
+            out,
+            &format!("\n{}", style.bold(&format!("{:<15} {:<8} {:<16} result", "attention", "verdict", "version"))),
+        );
+        for backend in self.backends.iter().filter(|b| b.verdict != BackendVerdict::NotInstalled) {
+            let word = format!("{:<8}", backend.verdict.text());
             let painted = match backend.verdict {
                 BackendVerdict::Right => style.good(&word),
                 BackendVerdict::Wrong | BackendVerdict::Raises => style.bad(&word),
-                BackendVerdict::Gated => style.caution(&word),
-                BackendVerdict::NotInstalled => style.dim(&word),
+                BackendVerdict::Gated | BackendVerdict::NotInstalled => style.caution(&word),
             };
             let version = backend.version.as_deref().unwrap_or("-");
-            let rest = |word: &str| format!("{:<15} {word} {version:<14}", backend.name);
-            line(out, &wrap_after(&rest(&word), &rest(&painted), &printable(&backend.message), style.width));
+            let speed = backend.tflops.map_or_else(String::new, |x| format!("; {} TFLOP/s", three_digits(x)));
+            let message = printable(&format!("{}{speed}", backend.message));
+            let rest = |word: &str| format!("{:<15} {word} {version:<16}", backend.name);
+            line(out, &wrap_after(&rest(&word), &rest(&painted), &message, style.width));
+        }
+        let absent = self.backends.iter().filter(|b| b.verdict == BackendVerdict::NotInstalled).map(|b| b.name);
+        let absent = absent.collect::<Vec<_>>().join(", ");
+        if !absent.is_empty() {
+            line(out, &style.dim(&wrap_after("not installed:", "not installed:", &absent, style.width)));
         }
     }
 
@@ -360,6 +374,12 @@ pub fn milliseconds(ms: f64) -> String {
     } else {
         format!("{:.2} s", ms / 1000.0)
     }
+}
+
+/// A number in three digits, without an exponent.
+pub fn three_digits(x: f64) -> String {
+    let decimals = if x <= 0.0 { 0 } else { (2 - x.log10().floor() as i32).max(0) as usize };
+    format!("{x:.decimals$}")
 }
 
 fn line(out: &mut String, text: &str) {

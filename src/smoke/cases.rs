@@ -8,22 +8,25 @@ use super::problem::{Case, Mask};
 pub fn matrix() -> Vec<Case> {
     let window = Mask { left: Some(48), right: Some(0) };
     let band = Mask { left: Some(30), right: Some(20) };
+    // The last sequences end in every part of a tile that one instruction of the kernel copies, so that a copy of one
+    // row too many leaves the buffer.
     vec![
         case("dense", F16, 64, (2, 2), &[(130, 130)], Mask::NONE),
-        case("dense_d128", Bf16, 128, (1, 1), &[(96, 96)], Mask::NONE),
-        case("causal", F16, 64, (2, 2), &[(192, 192)], Mask::CAUSAL),
+        case("dense_d128", Bf16, 128, (1, 1), &[(96, 115)], Mask::NONE),
+        case("causal", F16, 64, (2, 2), &[(186, 186)], Mask::CAUSAL),
         case("causal_bf16", Bf16, 64, (2, 2), &[(160, 160)], Mask::CAUSAL),
-        case("causal_d128", F16, 128, (1, 1), &[(150, 150)], Mask::CAUSAL),
-        case("causal_bf16_d128", Bf16, 128, (2, 1), &[(129, 129)], Mask::CAUSAL),
-        case("gqa_varlen", Bf16, 128, (4, 1), &[(1, 64), (40, 40), (65, 100)], Mask::CAUSAL),
+        case("causal_d128", F16, 128, (1, 1), &[(155, 155)], Mask::CAUSAL),
+        case("causal_bf16_d128", Bf16, 128, (2, 1), &[(137, 137)], Mask::CAUSAL),
+        case("gqa_varlen", Bf16, 128, (4, 1), &[(1, 64), (40, 40), (65, 110)], Mask::CAUSAL),
         case("varlen_dense", F16, 64, (4, 2), &[(17, 150), (65, 1)], Mask::NONE),
         // Causal with more queries than keys: the first rows see nothing. And sequences with no rows, or no keys.
         case("more_queries", F16, 64, (2, 2), &[(100, 40), (0, 7), (3, 0), (5, 5)], Mask::CAUSAL),
-        case("decode", F16, 64, (4, 1), &[(1, 200), (1, 64), (1, 1)], Mask::CAUSAL),
-        case("decode_bf16_d128", Bf16, 128, (4, 2), &[(1, 129), (1, 31)], Mask::CAUSAL),
-        case("window", F16, 64, (2, 1), &[(200, 200)], window),
-        case("window_bf16_d128", Bf16, 128, (1, 1), &[(70, 150)], window),
-        case("window_both_sides", F16, 128, (1, 1), &[(100, 140)], band),
+        case("decode", F16, 64, (4, 1), &[(1, 200), (1, 64), (1, 1), (1, 100)], Mask::CAUSAL),
+        case("decode_d128", F16, 128, (2, 1), &[(1, 64), (1, 83)], Mask::CAUSAL),
+        case("decode_bf16_d128", Bf16, 128, (4, 2), &[(1, 31), (1, 129)], Mask::CAUSAL),
+        case("window", F16, 64, (2, 1), &[(218, 218)], window),
+        case("window_bf16_d128", Bf16, 128, (1, 1), &[(70, 185)], window),
+        case("window_both_sides", F16, 128, (1, 1), &[(100, 164)], band),
         paged(16, case("paged", F16, 128, (2, 1), &[(33, 100), (20, 20)], Mask::CAUSAL)),
         paged(16, case("paged_decode", Bf16, 64, (4, 1), &[(1, 150), (1, 16), (1, 33)], Mask::CAUSAL)),
         paged(256, case("paged_256", F16, 64, (2, 2), &[(10, 70), (1, 280)], Mask::CAUSAL)),

@@ -215,7 +215,7 @@ mod tests {
         let file = folder.path().join("nvidiactl");
         std::fs::write(&file, "").unwrap();
         assert_eq!(nodes(folder.path()), Nodes::Usable);
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
         // root may open anything.
         let root = rustix::process::geteuid().is_root();
         assert_eq!(nodes(folder.path()), if root { Nodes::Usable } else { Nodes::Forbidden });

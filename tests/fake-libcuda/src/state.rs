@@ -138,15 +138,16 @@ pub fn error(code: i32) -> Option<(&'static CStr, &'static CStr)> {
         700 => (c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
         716 => (c"CUDA_ERROR_MISALIGNED_ADDRESS", c"misaligned address"),
         719 => (c"CUDA_ERROR_LAUNCH_FAILED", c"unspecified launch failure"),
-        803 => (
-            c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
-            c"system has unsupported display driver / cuda driver combination",
+        803 => {
+            (c"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", c"system has unsupported display driver / cuda driver combination")
+        }
+        804 => {
+            (c"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", c"forward compatibility was attempted on non supported HW")
+        }
+        805 => (
+            c"CUDA_ERROR_MPS_CONNECTION_FAILED",
+            c"MPS client failed to connect to the MPS control daemon or the MPS server",
         ),
-        804 => (
-            c"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE",
-            c"forward compatibility was attempted on non supported HW",
-        ),
-        805 => (c"CUDA_ERROR_MPS_CONNECTION_FAILED", c"MPS client failed to connect to the MPS control daemon or the MPS server"),
         999 => (c"CUDA_ERROR_UNKNOWN", c"unknown error"),
         _ => return None,
     })

@@ -1,9 +1,11 @@
-//! Says on standard error what is going on, if it takes longer than half a second and somebody watches a terminal.
+//! Says on standard error what is going on, if it takes longer than half a second and somebody watches a terminal; with
+//! `--verbose`, afterwards where the time went.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -17,6 +19,8 @@ pub struct Progress {
     /// Dropped to stop the thread that shows the bar late.
     done: Option<Sender<()>>,
     waiter: Option<JoinHandle<()>>,
+    /// What began when, if that is to be told.
+    times: Option<Mutex<Vec<(String, Instant)>>>,
 }
 
 impl Progress {
@@ -24,7 +28,7 @@ impl Progress {
     pub fn new(quiet: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         if quiet || !std::io::stderr().is_terminal() {
-            return Progress { bar, done: None, waiter: None };
+            return Progress { bar, done: None, waiter: None, times: None };
         }
         let (done, wait) = channel::<()>();
         let late = bar.clone();
@@ -34,7 +38,7 @@ impl Progress {
                 late.enable_steady_tick(Duration::from_millis(100));
             }
         });
-        Progress { bar, done: Some(done), waiter: Some(waiter) }
+        Progress { bar, done: Some(done), waiter: Some(waiter), times: None }
     }
 
     /// No progress: tests and callers without a terminal.
@@ -42,8 +46,15 @@ impl Progress {
         Progress::new(true)
     }
 
+    /// With `verbose`, tells at the end how long each stage took.
+    pub fn timed(mut self, verbose: bool) -> Progress {
+        self.times = verbose.then(Mutex::default);
+        self
+    }
+
     /// What is going on now, with nothing to count.
     pub fn stage(&self, message: &str) {
+        self.begin(message);
         self.bar.set_style(ProgressStyle::default_spinner());
         self.bar.set_message(message.to_owned());
     }
@@ -58,19 +69,33 @@ impl Progress {
         self.bar.set_message(message.to_owned());
     }
 
-    /// One step is done.
-    pub fn step(&self) {
+    /// The next step begins.
+    pub fn step(&self, name: &str) {
+        self.begin(name);
         self.bar.inc(1);
+    }
+
+    fn begin(&self, name: &str) {
+        if let Some(times) = &self.times {
+            times.lock().unwrap_or_else(PoisonError::into_inner).push((name.to_owned(), Instant::now()));
+        }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
+        let end = Instant::now();
         drop(self.done.take());
         if let Some(waiter) = self.waiter.take() {
             // The thread only waits and draws: if it panicked there is nothing to save, and nothing to show.
             drop(waiter.join());
         }
         self.bar.finish_and_clear();
+        let times = self.times.take().map(|times| times.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let times = times.unwrap_or_default();
+        let ends = times.iter().skip(1).map(|(_, begin)| *begin).chain([end]);
+        for ((name, begin), end) in times.iter().zip(ends) {
+            eprintln!("{:>8.1} ms  {name}", end.duration_since(*begin).as_secs_f64() * 1000.0);
+        }
     }
 }

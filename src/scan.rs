@@ -99,8 +99,8 @@ pub fn check(
         .collect();
     progress.steps("checking", rules.len());
     for rule in rules {
+        progress.step(rule.info().code);
         rule.check(&context, &mut sink);
-        progress.step();
     }
     // Modules are read when something asks for them: only now is it known which could not be.
     sink.incomplete.extend(program.incomplete());

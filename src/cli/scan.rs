@@ -10,9 +10,10 @@ use super::Status;
 use super::args::{CheckArgs, GlobalArgs, HardwareArgs, TargetArgs, heading, parse_glibc};
 use super::output::{OutputArgs, Plan};
 use crate::config::baseline::Baseline;
-use crate::environment::LoadError;
+use crate::environment::{Environment, LoadError};
 use crate::finding::Incomplete;
 use crate::progress::Progress;
+use crate::report::style::printable;
 use crate::report::{FailOn, Format, NoSources, Report, Subject, Workplace};
 use crate::scan::{Options, ScanError, scan};
 
@@ -60,7 +61,7 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         baseline: args.baseline.as_deref().map(Baseline::read).transpose()?,
         degraded: false,
     };
-    let progress = Progress::new(global.quiet);
+    let progress = Progress::new(global.quiet).timed(global.verbose);
     let outcome = scan(&request, &options, &progress);
     drop(progress);
     let outcome = match outcome {
@@ -74,6 +75,9 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         Baseline::new(&outcome.report.findings).write(path)?;
     }
     plan.write(&outcome.report, &Workplace::new(&outcome.environment, &outcome.packs), global.color)?;
+    if global.verbose {
+        search_path(&outcome.environment);
+    }
     if plan.stdout.is_none() && !global.quiet {
         eprintln!("{}; wrote {}", outcome.report.headline(), plan.names());
     }
@@ -86,6 +90,16 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         return Ok(Status::Clean.into());
     }
     Ok(status(&outcome.report).into())
+}
+
+/// Where `import` looks, in order: the first question when something is resolved against the wrong file.
+fn search_path(environment: &Environment) {
+    eprintln!("search path:");
+    for entry in &environment.search_path {
+        let root = &environment.root(entry.root).label;
+        let slash = if entry.prefix.is_empty() { "" } else { "/" };
+        eprintln!("  {}", printable(&format!("{root}{slash}{}", entry.prefix)));
+    }
 }
 
 /// There is nothing to report on, and programs that read reports must learn it: a missing file looks like a missing run.

@@ -51,10 +51,13 @@ pub struct Interpreter {
     pub platform: String,
 }
 
-/// Runs an interpreter once. Like any start of it this runs what its `.pth` files say, and nothing else.
+/// Runs an interpreter once, which is given by its path. Like any start of it this runs what its `.pth` files say, and nothing else.
 pub fn ask(python: &Path) -> Result<Interpreter, LoadError> {
     let failed = |reason: String| LoadError::Interpreter(python.to_owned(), reason);
-    let mut command = Command::new(python);
+    // A bare name would be looked up on PATH, although the file of that name here is meant. Links stay as they are:
+    // they are what makes a virtual environment.
+    let program = std::path::absolute(python).unwrap_or_else(|_| python.to_owned());
+    let mut command = Command::new(program);
     command.args(["-B", "-c", PROBE]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => LoadError::NoSuchInterpreter(python.to_owned()),
@@ -179,7 +182,8 @@ mod tests {
     #[test]
     #[ignore = "needs python3"]
     fn a_real_interpreter_answers() {
-        let answer = ask(Path::new("python3")).unwrap();
+        let python = super::super::discover::interpreter(Path::new("python3")).unwrap();
+        let answer = ask(&python).unwrap();
         assert_eq!(answer.version.0, 3);
         assert!(answer.path.iter().all(|path| !path.as_os_str().is_empty()));
         assert!(answer.library.iter().all(|path| path.join("os.py").is_file()));

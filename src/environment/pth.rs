@@ -51,11 +51,11 @@ fn execute(line: &str, actions: &mut Vec<Action>) {
     let tokens = tokenize(line);
     let mut variables: Vec<(String, Place)> = Vec::new();
     for statement in tokens.split(|token| *token == Token::Symbol(';')) {
-        let mut reader = Reader { tokens: statement, variables: &variables };
+        let mut reader = Reader { tokens: statement, variables: &variables, depth: 0 };
         if let Some(action) = reader.call() {
             actions.push(action);
         } else if let [Token::Name(name), Token::Symbol('='), value @ ..] = statement {
-            let mut reader = Reader { tokens: value, variables: &variables };
+            let mut reader = Reader { tokens: value, variables: &variables, depth: 0 };
             if let Some(place) = reader.place() {
                 variables.push((name.clone(), place));
             }
@@ -147,7 +147,12 @@ pub(super) fn string(text: &str) -> Option<(String, usize)> {
 struct Reader<'a> {
     tokens: &'a [Token],
     variables: &'a [(String, Place)],
+    /// Calls around the expression that is read.
+    depth: usize,
 }
+
+/// Calls within calls, beyond which a line is no longer believed.
+const DEEPEST: usize = 16;
 
 impl Reader<'_> {
     fn symbol(&mut self, symbol: char) -> Option<()> {
@@ -198,6 +203,13 @@ impl Reader<'_> {
     }
 
     fn place(&mut self) -> Option<Place> {
+        self.depth += 1;
+        let place = if self.depth <= DEEPEST { self.expression() } else { None };
+        self.depth -= 1;
+        place
+    }
+
+    fn expression(&mut self) -> Option<Place> {
         if let [Token::Text(text), rest @ ..] = self.tokens {
             self.tokens = rest;
             return Some(Place::Literal(text.clone()));
@@ -335,6 +347,7 @@ mod tests {
             "import sys; sys.path.append(f'{sys.prefix}/x')",
             "import sys; sys.path.append(compute())",
             "import sys; sys.path.insert(0, os.path.join(x.__path__[0], 'open",
+            &format!("import sys; sys.path.append({}'x'", "os.path.dirname(".repeat(100_000)),
             "import a; exec(\"import sys; sys.path.append('/x')\")",
         ] {
             assert_eq!(actions(line.as_bytes()), [], "{line}");

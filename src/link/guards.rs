@@ -1,0 +1,446 @@
+//! Which code runs in this environment, and which failures are caught where they happen.
+
+use super::{Linker, Located, ModId, NodeKind, Resolution, Value, absolute};
+use crate::python::ir::{
+    ArgumentKind, BindingKind, ExprId, ExprKind, GuardId, GuardKind, Handler, StmtId, StmtKind, TryId,
+};
+use crate::python::{Module, Symbol, builtins};
+
+/// Whether a condition holds in this environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// Always.
+    Yes,
+    /// Never.
+    No,
+    /// It depends on the run, or is not known.
+    Maybe,
+}
+
+impl From<Option<bool>> for Truth {
+    fn from(known: Option<bool>) -> Truth {
+        match known {
+            Some(true) => Truth::Yes,
+            Some(false) => Truth::No,
+            None => Truth::Maybe,
+        }
+    }
+}
+
+/// What becomes of a `try` body, judged by the imports in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It consists of imports that succeed and of harmless statements.
+    Succeeds,
+    /// This import in it fails.
+    Fails(StmtId),
+    /// Neither is certain.
+    Open,
+}
+
+/// The exceptions that a failure raises; a handler for any of them protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protection {
+    /// `NameError`
+    Name,
+    /// `AttributeError`
+    Attribute,
+    /// `TypeError`
+    Type,
+    /// `ImportError`, `ModuleNotFoundError`
+    Import,
+    /// `ValueError` (or `TypeError`), raised by unpacking
+    Unpack,
+}
+
+impl Protection {
+    fn caught_by(self, class: &str) -> bool {
+        let own: &[&str] = match self {
+            Protection::Name => &["NameError", "UnboundLocalError"],
+            Protection::Attribute => &["AttributeError"],
+            Protection::Type => &["TypeError"],
+            Protection::Import => &["ImportError", "ModuleNotFoundError"],
+            Protection::Unpack => &["ValueError", "TypeError"],
+        };
+        own.contains(&class) || matches!(class, "Exception" | "BaseException")
+    }
+}
+
+impl Linker<'_> {
+    /// Whether the conditions of `guard` hold for code at `offset`.
+    pub fn truth_of_guard(&self, id: ModId, guard: GuardId, offset: u32) -> Truth {
+        let mut all = Truth::Yes;
+        let module = self.module(id);
+        for kind in module.conditions(guard) {
+            match self.truth_of_kind(id, kind, offset) {
+                Truth::Yes => {}
+                Truth::No => return Truth::No,
+                Truth::Maybe => all = Truth::Maybe,
+            }
+        }
+        all
+    }
+
+    /// Whether one condition holds for code at `offset`.
+    pub(super) fn truth_of_kind(&self, id: ModId, kind: GuardKind, offset: u32) -> Truth {
+        match kind {
+            GuardKind::Always => Truth::Yes,
+            GuardKind::Test { test, holds } => Truth::from(self.truth(id, test).map(|value| value == holds)),
+            GuardKind::TryBody(at) => match self.outcome(id, at) {
+                Outcome::Succeeds => Truth::Yes,
+                Outcome::Fails(stmt) if offset >= self.module(id)[stmt].span.start => Truth::No,
+                Outcome::Fails(_) => Truth::Yes,
+                Outcome::Open => Truth::Maybe,
+            },
+            GuardKind::TryElse(at) => match self.outcome(id, at) {
+                Outcome::Succeeds => Truth::Yes,
+                Outcome::Fails(_) => Truth::No,
+                Outcome::Open => Truth::Maybe,
+            },
+            GuardKind::Handler(at, index) => match self.outcome(id, at) {
+                Outcome::Succeeds => Truth::No,
+                Outcome::Fails(_) => {
+                    let module = self.module(id);
+                    let first = module[at].handlers.iter().position(|h| catches(module, h, Protection::Import));
+                    Truth::from(Some(first == Some(index as usize)))
+                }
+                Outcome::Open => Truth::Maybe,
+            },
+            GuardKind::With(value) => {
+                if suppressed(self.module(id), value).is_some() {
+                    Truth::Maybe
+                } else {
+                    Truth::Yes
+                }
+            }
+            GuardKind::Loop | GuardKind::Case | GuardKind::Body(_) => Truth::Maybe,
+            GuardKind::Unreachable => Truth::No,
+        }
+    }
+
+    fn outcome(&self, id: ModId, at: TryId) -> Outcome {
+        if let Some(known) = self.outcomes.borrow().get(&(id, at)) {
+            return *known;
+        }
+        let cuts = self.cuts.get();
+        let outcome = self.guarded((id, 4, at.0), Outcome::Open, || self.judge(id, at));
+        if self.cuts.get() == cuts {
+            self.outcomes.borrow_mut().insert((id, at), outcome);
+        }
+        outcome
+    }
+
+    fn judge(&self, id: ModId, at: TryId) -> Outcome {
+        let module = self.module(id);
+        let data = &module[at];
+        if !data.handlers.iter().any(|handler| catches(module, handler, Protection::Import)) {
+            return Outcome::Open;
+        }
+        let mut certain = true;
+        let Some(first) = data.body.clone().next() else { return Outcome::Succeeds };
+        let scope = module.stmts[first as usize].scope;
+        let guard = module.stmts[first as usize].guard;
+        for (stmt_id, stmt) in module.own_statements(&data.body, scope) {
+            let unconditional = stmt.guard == guard;
+            match &stmt.kind {
+                StmtKind::Import(import) => match self.import_state(&import.module) {
+                    Some(false) if unconditional => return Outcome::Fails(stmt_id),
+                    Some(true) => {}
+                    _ => certain = false,
+                },
+                StmtKind::ImportFrom(import) => {
+                    match self.import_from(id, import) {
+                        Resolution::Missing if unconditional => return Outcome::Fails(stmt_id),
+                        Resolution::Found(values) if !matches!(values[..], [Value::External(_)]) => {}
+                        _ => certain = false,
+                    }
+                    match absolute(module, import.level, &import.module).and_then(|name| self.import_state(&name)) {
+                        Some(false) if unconditional => return Outcome::Fails(stmt_id),
+                        Some(true) => {}
+                        _ => certain = false,
+                    }
+                }
+                StmtKind::Assign(_, value) => {
+                    certain &= matches!(module[*value].kind, ExprKind::Constant(_) | ExprKind::Name(_) | ExprKind::Lambda(_));
+                }
+                StmtKind::Function(_) | StmtKind::Other => {}
+                _ => certain = false,
+            }
+        }
+        if certain { Outcome::Succeeds } else { Outcome::Open }
+    }
+
+    /// Whether importing a module succeeds: `None` if that is not known.
+    fn import_state(&self, name: &str) -> Option<bool> {
+        match self.program.locate(name) {
+            Located::Module(id) => self.imports_cleanly(id).then_some(true),
+            Located::Missing => Some(false),
+            Located::Outside if builtins::is_standard_module(name) => Some(true),
+            // Absent, or installed where these roots do not show it.
+            Located::Outside => self.program.environment.is_complete().then_some(false),
+            Located::Unknown => None,
+        }
+    }
+
+    /// Every unguarded import that running the module performs leads to source that is here.
+    fn imports_cleanly(&self, id: ModId) -> bool {
+        if let Some(known) = self.clean.borrow().get(&id) {
+            return *known;
+        }
+        // An import cycle is clean as far as the cycle goes.
+        self.clean.borrow_mut().insert(id, true);
+        let node = self.program.node(id);
+        let clean = match &node.kind {
+            NodeKind::Namespace => true,
+            NodeKind::Extension | NodeKind::Unreadable => false,
+            NodeKind::Source(module) => module
+                .stmts
+                .iter()
+                .filter(|stmt| stmt.scope == Module::SCOPE && stmt.guard.0 == 0)
+                .all(|stmt| match &stmt.kind {
+                    StmtKind::Import(import) => self.import_state(&import.module) == Some(true),
+                    StmtKind::ImportFrom(import) => absolute(module, import.level, &import.module)
+                        .is_some_and(|source| self.import_state(&source) == Some(true)),
+                    _ => true,
+                }),
+        };
+        let clean = clean
+            && node.name.rsplit_once('.').is_none_or(|(parent, _)| match self.program.locate(parent) {
+                Located::Module(parent) => self.imports_cleanly(parent),
+                _ => false,
+            });
+        self.clean.borrow_mut().insert(id, clean);
+        clean
+    }
+
+    /// Whether a failure at `guard` is caught in its function, without being raised again as it is.
+    pub fn is_protected(&self, id: ModId, guard: GuardId, kind: Protection) -> bool {
+        let module = self.module(id);
+        for condition in module.conditions(guard) {
+            match condition {
+                GuardKind::Body(_) => return false,
+                GuardKind::TryBody(at) => {
+                    let caught = module[at].handlers.iter().find(|handler| catches(module, handler, kind));
+                    if caught.is_some_and(|handler| kind == Protection::Import || !reraises(module, handler)) {
+                        return true;
+                    }
+                }
+                GuardKind::With(value) => {
+                    if suppressed(module, value).is_some_and(|classes| classes.iter().any(|class| kind.caught_by(class))) {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Whether one of the conditions asks what is installed (a version, a signature, an attribute) and the answer is not
+    /// known: then nothing below it may be reported.
+    pub fn is_behind_open_question(&self, id: ModId, guard: GuardId) -> bool {
+        let module = self.module(id);
+        module.conditions(guard).any(|condition| match condition {
+            GuardKind::Test { test, .. } => self.asks_environment(id, test, 4) && self.truth(id, test).is_none(),
+            _ => false,
+        })
+    }
+
+    /// Whether the value of an expression depends on what is installed.
+    fn asks_environment(&self, id: ModId, expr: ExprId, depth: u32) -> bool {
+        const QUESTIONS: &[&str] = &[
+            "hasattr",
+            "find_spec",
+            "signature",
+            "getfullargspec",
+            "get_type_hints",
+            "version",
+            "parse",
+            "Version",
+            "import_module",
+        ];
+        const ANSWERS: &[&str] = &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let module = self.module(id);
+        match &module[expr].kind {
+            ExprKind::Call(call) => {
+                let last = match module[call.callee].kind {
+                    ExprKind::Name(name) | ExprKind::Attribute(_, name) => Some(name),
+                    _ => None,
+                };
+                last.is_some_and(|name| QUESTIONS.contains(&name.as_str()))
+                    || self.asks_environment(id, call.callee, depth)
+                    || call.arguments.iter().any(|argument| self.asks_environment(id, argument.value, depth))
+                    || self.calls_question(id, call.callee, depth)
+            }
+            ExprKind::Attribute(value, name) => {
+                ANSWERS.contains(&name.as_str()) || self.asks_environment(id, *value, depth) || {
+                    match self.eval(id, *value).single() {
+                        Some(Value::Module(other)) => self.name_asks(*other, *name, depth),
+                        _ => false,
+                    }
+                }
+            }
+            ExprKind::Name(name) => {
+                match self.binding_scope(module, module[expr].scope, *name) {
+                    Some(Module::SCOPE) => self.name_asks(id, *name, depth),
+                    Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
+                        BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                        _ => false,
+                    }),
+                    None => false,
+                }
+            }
+            ExprKind::Not(inner) => self.asks_environment(id, *inner, depth + 1),
+            ExprKind::And(parts) | ExprKind::Or(parts) => {
+                parts.iter().any(|&part| self.asks_environment(id, part, depth + 1))
+            }
+            ExprKind::Compare(left, rest) => {
+                self.asks_environment(id, *left, depth + 1)
+                    || rest.iter().any(|&(_, right)| self.asks_environment(id, right, depth + 1))
+            }
+            ExprKind::Subscript(value, _) => self.asks_environment(id, *value, depth),
+            _ => false,
+        }
+    }
+
+    /// A module-level name whose value depends on what is installed: computed from a question, or set in a handler.
+    fn name_asks(&self, id: ModId, name: Symbol, depth: u32) -> bool {
+        let Some(module) = self.program.module(id) else { return false };
+        let Some(bindings) = module[Module::SCOPE].names.get(&name) else { return false };
+        bindings.iter().any(|&binding| {
+            let data = &module[binding];
+            let tried = module
+                .conditions(data.guard)
+                .any(|kind| matches!(kind, GuardKind::TryBody(_) | GuardKind::Handler(..) | GuardKind::TryElse(_)));
+            tried
+                || match data.kind {
+                    BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                    BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
+                        StmtKind::ImportFrom(import) => {
+                            match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from)) {
+                                Some(Located::Module(from)) if from != id && depth > 0 => {
+                                    self.name_asks(from, import.name, depth - 1)
+                                }
+                                _ => false,
+                            }
+                        }
+                        _ => false,
+                    },
+                    _ => false,
+                }
+        })
+    }
+
+    /// A function of the program that answers with such a question.
+    fn calls_question(&self, id: ModId, callee: ExprId, depth: u32) -> bool {
+        match self.eval(id, callee).single() {
+            Some(Value::Function(f) | Value::Bound(f)) => {
+                let module = self.module(f.module);
+                let function = &module[f.function];
+                module.own_statements(&function.body, function.scope).any(|(_, stmt)| match stmt.kind {
+                    StmtKind::Return(Some(value)) => self.asks_environment(f.module, value, depth),
+                    StmtKind::Import(_) | StmtKind::ImportFrom(_) | StmtKind::Try(_) => true,
+                    _ => false,
+                })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the conditions show that the object spelled `object` has the attribute: `hasattr`, or `getattr` with a
+    /// default, on the path to `guard`.
+    pub fn is_known_attribute(&self, id: ModId, guard: GuardId, object: &str, attribute: Symbol) -> bool {
+        let module = self.module(id);
+        module.conditions(guard).any(|kind| match kind {
+            GuardKind::Test { test, holds } => self.shows(id, test, holds, object, attribute, 4),
+            _ => false,
+        })
+    }
+
+    fn shows(&self, id: ModId, test: ExprId, holds: bool, object: &str, attribute: Symbol, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let module = self.module(id);
+        match &module[test].kind {
+            ExprKind::Not(inner) => self.shows(id, *inner, !holds, object, attribute, depth),
+            ExprKind::And(parts) if holds => parts.iter().any(|&p| self.shows(id, p, true, object, attribute, depth)),
+            ExprKind::Or(parts) if !holds => parts.iter().any(|&p| self.shows(id, p, false, object, attribute, depth)),
+            ExprKind::Or(parts) => parts.iter().all(|&p| self.shows(id, p, true, object, attribute, depth)),
+            ExprKind::Compare(left, _) => self.shows(id, *left, true, object, attribute, depth),
+            ExprKind::Named(_, value) => self.shows(id, *value, holds, object, attribute, depth),
+            ExprKind::Call(call) => {
+                let asked = match module[call.callee].kind {
+                    ExprKind::Name(name) => ["hasattr", "getattr"].contains(&name.as_str()),
+                    _ => false,
+                };
+                if !asked {
+                    return holds
+                        && call.arguments.len() == 1
+                        && matches!(module[call.callee].kind, ExprKind::Name(name) if ["bool", "callable", "const_expr"].contains(&name.as_str()))
+                        && self.shows(id, call.arguments[0].value, holds, object, attribute, depth);
+                }
+                let [target, name, ..] = &call.arguments[..] else { return false };
+                holds
+                    && target.kind == ArgumentKind::Positional
+                    && module.dotted(target.value).as_deref() == Some(object)
+                    && self.strings(id, name.value).is_none_or(|names| names.contains(&attribute))
+            }
+            ExprKind::Name(name) => {
+                let Some(scope) = self.binding_scope(module, module[test].scope, *name) else { return false };
+                match module[scope].names[name].as_slice() {
+                    [only] => match module[*only].kind {
+                        BindingKind::Value(value) => self.shows(id, value, holds, object, attribute, depth),
+                        _ => false,
+                    },
+                    _ => false,
+                }
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether a handler catches the exceptions of `kind`.
+pub fn catches(module: &Module, handler: &Handler, kind: Protection) -> bool {
+    match &handler.classes {
+        None => true,
+        Some(classes) => classes.iter().any(|&class| match module[class].kind {
+            ExprKind::Name(name) | ExprKind::Attribute(_, name) => kind.caught_by(&name),
+            // A computed tuple of classes may hold anything.
+            _ => true,
+        }),
+    }
+}
+
+/// Whether a handler passes on what it caught.
+fn reraises(module: &Module, handler: &Handler) -> bool {
+    let Some(first) = handler.body.clone().next() else { return false };
+    let guard = module.stmts[first as usize].guard;
+    handler.body.clone().map(StmtId).any(|stmt| {
+        module[stmt].guard == guard
+            && match module[stmt].kind {
+                StmtKind::Raise(None) => true,
+                StmtKind::Raise(Some(value)) => {
+                    matches!(module[value].kind, ExprKind::Name(name) if Some(name) == handler.name)
+                }
+                _ => false,
+            }
+    })
+}
+
+/// The classes that a `contextlib.suppress(..)` names.
+fn suppressed(module: &Module, value: ExprId) -> Option<Vec<Symbol>> {
+    let ExprKind::Call(call) = &module[value].kind else { return None };
+    let callee = match module[call.callee].kind {
+        ExprKind::Name(name) | ExprKind::Attribute(_, name) => name,
+        _ => return None,
+    };
+    if &callee != "suppress" {
+        return None;
+    }
+    let names = call.arguments.iter().map(|argument| match module[argument.value].kind {
+        ExprKind::Name(name) | ExprKind::Attribute(_, name) => name,
+        _ => Symbol::new("BaseException"),
+    });
+    Some(names.collect())
+}

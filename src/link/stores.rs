@@ -1,0 +1,297 @@
+//! Who assigns which attribute, read off the syntax alone: what methods store on and read from their first parameter,
+//! and what code anywhere stores on other objects.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{ClassRef, FnRef, Linker, ModId, Program};
+use crate::python::ir::{
+    BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage,
+};
+use crate::python::Symbol;
+
+/// A store of an attribute on `self`.
+#[derive(Debug, Clone, Copy)]
+pub struct Store {
+    /// The target.
+    pub target: ExprId,
+    /// What is stored, where one expression says it.
+    pub value: Option<ExprId>,
+    /// The method.
+    pub function: FunctionId,
+}
+
+/// A read of an attribute of `self`.
+#[derive(Debug, Clone, Copy)]
+pub struct Read {
+    /// The attribute expression.
+    pub expr: ExprId,
+    /// The method.
+    pub function: FunctionId,
+}
+
+/// What the methods of one class do with their first parameter.
+#[derive(Debug, Default)]
+pub struct SelfUse {
+    /// By attribute.
+    pub stores: FxHashMap<Symbol, Vec<Store>>,
+    /// In source order.
+    pub reads: Vec<Read>,
+    /// Attributes appear that no statement names (`self.__dict__.update(..)`, setattr of a computed name).
+    pub open: bool,
+}
+
+/// [`SelfUse`] of every class of a module.
+#[derive(Debug, Default)]
+pub struct SelfIndex {
+    /// By class.
+    pub classes: FxHashMap<ClassId, SelfUse>,
+}
+
+/// What audited code stores on objects other than its own `self`.
+#[derive(Debug, Default)]
+pub struct Stores {
+    /// Attribute names, whatever the object.
+    pub attributes: FxHashSet<Symbol>,
+    /// Modules with a setattr of a name that is not known, on something other than `self`.
+    pub dynamic: FxHashSet<ModId>,
+    /// Names of classes that become the `__class__` of an existing object.
+    pub swapped: FxHashSet<Symbol>,
+}
+
+/// The method and class whose first parameter `name` is at `scope`, if it is one and is never rebound.
+fn self_of(module: &Module, scope: crate::python::ir::ScopeId, name: Symbol) -> Option<(ClassId, FunctionId)> {
+    let mut at = scope;
+    loop {
+        let data = &module[at];
+        if let Some(bindings) = data.names.get(&name) {
+            let ScopeKind::Function(function) = data.kind else { return None };
+            let [only] = bindings.as_slice() else { return None };
+            let is_first = module[*only].kind == BindingKind::Parameter(function, 0);
+            let class = module[function].class?;
+            let plain = !module[function].decorators.iter().any(|&decorator| {
+                matches!(module.dotted(decorator).as_deref(), Some("staticmethod" | "classmethod"))
+            });
+            let is_class_method =
+                ["__new__", "__init_subclass__", "__class_getitem__"].contains(&module[function].name.as_str());
+            return (is_first && plain && !is_class_method).then_some((class, function));
+        }
+        if at == Module::SCOPE {
+            return None;
+        }
+        at = data.parent;
+    }
+}
+
+impl SelfIndex {
+    fn build(linker: &Linker<'_>, id: ModId) -> SelfIndex {
+        let module = linker.module(id);
+        let mut index = SelfIndex::default();
+        let mut values: FxHashMap<ExprId, ExprId> = FxHashMap::default();
+        for stmt in &module.stmts {
+            match &stmt.kind {
+                StmtKind::Assign(targets, value) => {
+                    for &target in targets {
+                        pair(module, target, *value, &mut values);
+                    }
+                }
+                StmtKind::AnnAssign(target, _, Some(value)) => {
+                    values.insert(*target, *value);
+                }
+                _ => {}
+            }
+        }
+        for (at, expr) in module.exprs.iter().enumerate() {
+            let at = ExprId(at as u32);
+            match &expr.kind {
+                ExprKind::Attribute(value, attr) => {
+                    let ExprKind::Name(name) = module[*value].kind else { continue };
+                    let Some((class, function)) = self_of(module, expr.scope, name) else { continue };
+                    let entry = index.classes.entry(class).or_default();
+                    match expr.usage {
+                        Usage::Load => entry.reads.push(Read { expr: at, function }),
+                        Usage::Del => {}
+                        // `self.x: int` declares an attribute that something else fills in.
+                        Usage::Store => entry.stores.entry(*attr).or_default().push(Store {
+                            target: at,
+                            value: values.get(&at).copied(),
+                            function,
+                        }),
+                    }
+                }
+                ExprKind::Call(call) => {
+                    if let Some((object, key, value)) = setattr(module, call)
+                        && let ExprKind::Name(name) = module[object].kind
+                        && let Some((class, function)) = self_of(module, expr.scope, name)
+                    {
+                        let names = linker.strings(id, key);
+                        let entry = index.classes.entry(class).or_default();
+                        match names {
+                            Some(names) => {
+                                let single = names.len() == 1;
+                                for attr in names {
+                                    let value = value.filter(|_| single);
+                                    entry.stores.entry(attr).or_default().push(Store { target: at, value, function });
+                                }
+                            }
+                            None => entry.open = true,
+                        }
+                    }
+                    // self.__dict__.update(..), vars(self).update(..)
+                    if let ExprKind::Attribute(dict, method) = module[call.callee].kind
+                        && ["update", "setdefault", "__setitem__"].contains(&method.as_str())
+                        && let Some(name) = namespace_of(module, dict)
+                        && let Some((class, _)) = self_of(module, expr.scope, name)
+                    {
+                        index.classes.entry(class).or_default().open = true;
+                    }
+                }
+                ExprKind::Subscript(dict, _) if expr.usage == Usage::Store => {
+                    if let Some(name) = namespace_of(module, *dict)
+                        && let Some((class, _)) = self_of(module, expr.scope, name)
+                    {
+                        index.classes.entry(class).or_default().open = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        index
+    }
+}
+
+/// Pairs the targets of an assignment with what each is given.
+fn pair(module: &Module, target: ExprId, value: ExprId, values: &mut FxHashMap<ExprId, ExprId>) {
+    match (&module[target].kind, &module[value].kind) {
+        (
+            ExprKind::Tuple(targets) | ExprKind::List(targets),
+            ExprKind::Tuple(items) | ExprKind::List(items),
+        ) if targets.len() == items.len() => {
+            for (&target, &item) in targets.iter().zip(items) {
+                pair(module, target, item, values);
+            }
+        }
+        (ExprKind::Tuple(_) | ExprKind::List(_), _) => {}
+        _ => {
+            values.insert(target, value);
+        }
+    }
+}
+
+/// `x` of `x.__dict__` or `vars(x)`.
+fn namespace_of(module: &Module, expr: ExprId) -> Option<Symbol> {
+    let object = match &module[expr].kind {
+        ExprKind::Attribute(object, attr) if attr == "__dict__" => *object,
+        ExprKind::Call(call) if module.dotted(call.callee).as_deref() == Some("vars") => call.arguments.first()?.value,
+        _ => return None,
+    };
+    match module[object].kind {
+        ExprKind::Name(name) => Some(name),
+        _ => None,
+    }
+}
+
+/// Object, name and value of `setattr(o, n, v)` and `object.__setattr__(o, n, v)`.
+pub(super) fn setattr(module: &Module, call: &crate::python::ir::Call) -> Option<(ExprId, ExprId, Option<ExprId>)> {
+    let is_setattr = match module[call.callee].kind {
+        ExprKind::Name(name) => &name == "setattr",
+        ExprKind::Attribute(_, attr) => &attr == "__setattr__",
+        _ => false,
+    };
+    match &call.arguments[..] {
+        [object, name, rest @ ..] if is_setattr && rest.len() <= 1 => {
+            Some((object.value, name.value, rest.first().map(|argument| argument.value)))
+        }
+        _ => None,
+    }
+}
+
+impl Stores {
+    pub(super) fn build(program: &Program<'_>) -> Stores {
+        let mut stores = Stores::default();
+        for &id in program.audited.iter().chain(&program.importers) {
+            let Some(module) = program.module(id) else { continue };
+            for stmt in &module.stmts {
+                if let StmtKind::Assign(targets, value) = &stmt.kind {
+                    let swaps = targets
+                        .iter()
+                        .any(|&t| matches!(module[t].kind, ExprKind::Attribute(_, attr) if &attr == "__class__"));
+                    if swaps {
+                        stores.swap(module, *value);
+                    }
+                }
+            }
+            for expr in &module.exprs {
+                match &expr.kind {
+                    ExprKind::Attribute(object, attr) if expr.usage == Usage::Store => {
+                        let own = match module[*object].kind {
+                            ExprKind::Name(name) => self_of(module, expr.scope, name).is_some(),
+                            _ => false,
+                        };
+                        if !own {
+                            stores.attributes.insert(*attr);
+                        }
+                    }
+                    ExprKind::Call(call) => {
+                        let Some((object, key, value)) = setattr(module, call) else { continue };
+                        match module[key].kind {
+                            ExprKind::Constant(crate::python::ir::Constant::Str(name)) => {
+                                if &name == "__class__" {
+                                    if let Some(value) = value {
+                                        stores.swap(module, value);
+                                    }
+                                } else {
+                                    stores.attributes.insert(name);
+                                }
+                            }
+                            _ => {
+                                let own = match module[object].kind {
+                                    ExprKind::Name(name) => self_of(module, expr.scope, name).is_some(),
+                                    _ => false,
+                                };
+                                if !own {
+                                    stores.dynamic.insert(id);
+                                }
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        stores
+    }
+
+    fn swap(&mut self, module: &Module, value: ExprId) {
+        match module[value].kind {
+            ExprKind::Name(name) | ExprKind::Attribute(_, name) => {
+                self.swapped.insert(name);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Linker<'_> {
+    /// What the methods of a module's classes do with their first parameter.
+    pub fn self_index(&self, id: ModId) -> Arc<SelfIndex> {
+        if let Some(known) = self.program.self_indexes.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&id) {
+            return Arc::clone(known);
+        }
+        let index = Arc::new(SelfIndex::build(self, id));
+        let mut cache = self.program.self_indexes.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Arc::clone(cache.entry(id).or_insert(index))
+    }
+
+    /// The stores of `attr` on `self` in the methods of exactly this class.
+    pub fn own_stores(&self, class: ClassRef, attr: Symbol) -> Vec<Store> {
+        let index = self.self_index(class.module);
+        index.classes.get(&class.class).and_then(|used| used.stores.get(&attr)).cloned().unwrap_or_default()
+    }
+
+    /// The function of a store or read.
+    pub fn function_of(&self, class: ClassRef, function: FunctionId) -> FnRef {
+        FnRef { module: class.module, function }
+    }
+}

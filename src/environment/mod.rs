@@ -142,6 +142,12 @@ impl Environment {
         &self.roots[id.0 as usize]
     }
 
+    /// Everything that an interpreter of this environment could import is on the search path: what is not there is not
+    /// installed. A folder or wheel on its own says nothing about what lies beside it.
+    pub fn is_complete(&self) -> bool {
+        self.interpreter.is_some() && self.roots.iter().any(|root| root.kind == RootKind::SitePackages)
+    }
+
     /// The distribution with this PEP 503-normalised name, if it is installed: as for an import, the first on the
     /// search path.
     pub fn distribution(&self, normalized: &str) -> Option<&Distribution> {

@@ -96,7 +96,7 @@ impl<'a> Program<'a> {
         }
         let cell = {
             let known = self.names.read().unwrap_or_else(PoisonError::into_inner);
-            known.get(name).cloned()
+            known.get(&Symbol::new(name)).cloned()
         };
         let cell = cell.unwrap_or_else(|| {
             let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -138,9 +138,9 @@ impl<'a> Program<'a> {
             match self.candidate(root, &folder, last) {
                 Some(Candidate::Package(path)) => {
                     let package = join(&folder, last);
-                    return self.load(name, root, path, true, vec![(root, package)]);
+                    return self.open(name, root, path, true, vec![(root, package)]);
                 }
-                Some(Candidate::File(path)) => return self.load(name, root, path, false, Vec::new()),
+                Some(Candidate::File(path)) => return self.open(name, root, path, false, Vec::new()),
                 Some(Candidate::Extension) => return self.add(name, NodeKind::Extension, Vec::new()),
                 Some(Candidate::Folder) => portions.push((root, join(&folder, last))),
                 None => {}
@@ -170,7 +170,8 @@ impl<'a> Program<'a> {
     /// A checkout lacks what its build generates: extensions, vendored code, version files.
     fn is_source_tree(&self, root: RootId, folder: &str) -> bool {
         let environment = self.environment;
-        environment.root(root).kind == RootKind::Checkout && environment.owner(root, &join(folder, "__init__.py")).is_none()
+        environment.root(root).kind == RootKind::Checkout
+            && environment.owner(root, &join(folder, "__init__.py")).is_none_or(|d| d.is_project() || d.root != root)
     }
 
     /// RECORD lists a file of that name which is not there (an extension removed to save space).
@@ -217,7 +218,7 @@ impl<'a> Program<'a> {
         self.nodes.push(node).map_or(Located::Unknown, Located::Module)
     }
 
-    fn load(&self, name: &str, root: RootId, path: String, is_package: bool, folders: Vec<(RootId, String)>) -> Located {
+    fn open(&self, name: &str, root: RootId, path: String, is_package: bool, folders: Vec<(RootId, String)>) -> Located {
         let tree = &self.environment.root(root).tree;
         let origin = Origin { name: Symbol::new(name), is_package, root, path: path.clone() };
         let indexed = match tree.read(&path) {

@@ -103,6 +103,9 @@ impl<'p> Linker<'p> {
         match self.program.locate(&format!("{}.{name}", node.name)) {
             Located::Module(child) => Resolution::one(Value::Module(child)),
             Located::Unknown => Resolution::Unknown("a module that is made when the package is built"),
+            Located::Missing | Located::Outside if self.program.stores().attributes.contains(&name) => {
+                Resolution::Unknown("assigned from outside")
+            }
             Located::Missing | Located::Outside => Resolution::Missing,
         }
     }
@@ -141,9 +144,6 @@ impl<'p> Linker<'p> {
         }
         if scope.computed.iter().any(|&key| self.may_produce(id, key, name)) {
             return Resolution::Unknown("bound through globals()");
-        }
-        if self.program.stores().attributes.contains(&name) {
-            return Resolution::Unknown("assigned from outside");
         }
         Resolution::Missing
     }
@@ -194,7 +194,7 @@ impl<'p> Linker<'p> {
 
     fn search_all(&self, id: ModId, module: &Module, all: Symbol) -> All {
         let mut names: Vec<Symbol> = Vec::new();
-        let is_all = |expr| matches!(module[expr].kind, ExprKind::Name(name) if name == all);
+        let is_all = |expr: crate::python::ir::ExprId| matches!(module[expr].kind, ExprKind::Name(name) if name == all);
         for stmt in module.stmts.iter().filter(|stmt| stmt.scope == Module::SCOPE) {
             if self.truth_of_guard(id, stmt.guard, stmt.span.start) == Truth::No {
                 continue;

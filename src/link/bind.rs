@@ -47,16 +47,16 @@ pub enum Mismatch {
 /// Binds arguments to a signature. What may or may not be there never fails.
 pub fn bind(signature: &Signature, arguments: &Arguments) -> Result<(), Mismatch> {
     let parameters = &signature.parameters;
-    let by_position: Vec<&SignatureParameter> = parameters
-        .iter()
-        .filter(|p| matches!(p.kind, ParameterKind::PositionalOnly | ParameterKind::Normal))
-        .collect();
+    let by_position: Vec<&SignatureParameter> =
+        parameters.iter().filter(|p| matches!(p.kind, ParameterKind::PositionalOnly | ParameterKind::Normal)).collect();
     let takes_more = parameters.iter().any(|p| p.kind == ParameterKind::VarArgs);
     let takes_keywords = parameters.iter().any(|p| p.kind == ParameterKind::KwArgs);
     let given = arguments.positional.len();
     let mut filled = vec![false; parameters.len()];
     let index_of = |name: Symbol| {
-        parameters.iter().position(|p| p.name == name && matches!(p.kind, ParameterKind::Normal | ParameterKind::KeywordOnly))
+        parameters
+            .iter()
+            .position(|p| p.name == name && matches!(p.kind, ParameterKind::Normal | ParameterKind::KeywordOnly))
     };
     for &(name, argument) in &arguments.keywords {
         match index_of(name) {
@@ -209,7 +209,10 @@ impl Linker<'_> {
         for other in module.exprs.iter() {
             // Any other mention may change it: handing the list on, or a method that is not known.
             let ExprKind::Name(mentioned) = other.kind else { continue };
-            if mentioned != name || other.span.start == here || self.binding_scope(module, other.scope, name) != Some(scope) {
+            if mentioned != name
+                || other.span.start == here
+                || self.binding_scope(module, other.scope, name) != Some(scope)
+            {
                 continue;
             }
             if other.usage == crate::python::ir::Usage::Store {

@@ -67,7 +67,8 @@ const PLAIN: &[&str] = &[
 ];
 
 /// Bases outside the sources that answer for attributes of their own, but run `__init__` as written.
-const ORDINARY: &[&str] = &["torch.nn.Module", "torch.nn.modules.module.Module"];
+const ORDINARY: &[&str] =
+    &["torch.nn.Module", "torch.nn.modules.module.Module", "typing.NamedTuple", "typing_extensions.NamedTuple"];
 
 impl Linker<'_> {
     /// The linearisation of a class; `None` if Python would refuse it or the bases form a cycle.
@@ -86,7 +87,8 @@ impl Linker<'_> {
 
     fn linearise(&self, class: ClassRef) -> Option<Mro> {
         let order = self.order(class, &mut Vec::new())?;
-        let mut mro = Mro { classes: Vec::new(), externals: Vec::new(), open: false, exotic: false, certain: usize::MAX };
+        let mut mro =
+            Mro { classes: Vec::new(), externals: Vec::new(), open: false, exotic: false, certain: usize::MAX };
         for entry in order {
             match entry {
                 Entry::Class(base) => {
@@ -135,7 +137,8 @@ impl Linker<'_> {
             if lists.is_empty() {
                 return Some(merged);
             }
-            let head = lists.iter().map(|list| list[0]).find(|head| !lists.iter().any(|list| list[1..].contains(head)))?;
+            let head =
+                lists.iter().map(|list| list[0]).find(|head| !lists.iter().any(|list| list[1..].contains(head)))?;
             merged.push(head);
             for list in &mut lists {
                 if list[0] == head {
@@ -260,14 +263,19 @@ impl Linker<'_> {
         found
     }
 
+    /// The class is written as `class C(NamedTuple)`.
+    pub fn is_named_tuple(&self, class: ClassRef) -> bool {
+        let module = self.module(class.module);
+        module[class.class].bases.iter().any(|&base| {
+            let path = self.spelled(class.module, base);
+            matches!(path.as_deref(), Some("typing.NamedTuple" | "typing_extensions.NamedTuple"))
+        })
+    }
+
     /// The fields of a dataclass or named tuple: outer `None` if they are not known, inner `None` if the class is neither.
     pub fn fields(&self, class: ClassRef) -> Option<Option<Vec<Field>>> {
-        let module = self.module(class.module);
         let mro = self.mro(class)?;
-        let named_tuple = module[class.class].bases.iter().any(|&base| {
-            matches!(self.spelled(class.module, base).as_deref(), Some("typing.NamedTuple" | "typing_extensions.NamedTuple"))
-        });
-        if named_tuple {
+        if self.is_named_tuple(class) {
             return Some(Some(self.own_fields(class, false)?));
         }
         let mut fields: Vec<Field> = Vec::new();
@@ -336,8 +344,13 @@ impl Linker<'_> {
                 keyword_only = true;
                 continue;
             }
-            let mut field =
-                Field { name, default: value.map(|v| (class.module, v)), has_default: value.is_some(), init: true, keyword_only };
+            let mut field = Field {
+                name,
+                default: value.map(|v| (class.module, v)),
+                has_default: value.is_some(),
+                init: true,
+                keyword_only,
+            };
             if let Some(value) = *value
                 && let ExprKind::Call(call) = &module[value].kind
                 && self.spelled(class.module, call.callee).as_deref() == Some("dataclasses.field")
@@ -453,9 +466,9 @@ fn may_construct(linker: &Linker<'_>, id: ModId, callee: ExprId) -> bool {
     match module[callee].kind {
         ExprKind::Name(name) => match linker.binding_scope(module, module[callee].scope, name) {
             None => !module[crate::python::Module::SCOPE].stars.is_empty(),
-            Some(scope) => module[scope].names[&name].iter().any(|&binding| {
-                !matches!(module[binding].kind, BindingKind::Function(_) | BindingKind::Parameter(..))
-            }),
+            Some(scope) => module[scope].names[&name]
+                .iter()
+                .any(|&binding| !matches!(module[binding].kind, BindingKind::Function(_) | BindingKind::Parameter(..))),
         },
         ExprKind::Attribute(value, attr) => {
             matches!(module[value].kind, ExprKind::Name(_) | ExprKind::Attribute(..))

@@ -104,9 +104,7 @@ impl Linker<'_> {
                 Const::Float(value) => Some(Const::Float(-value)),
                 _ => None,
             },
-            ExprKind::Binary(op, left, right) => {
-                arithmetic(*op, self.constant(id, *left)?, self.constant(id, *right)?)
-            }
+            ExprKind::Binary(op, left, right) => arithmetic(*op, self.constant(id, *left)?, self.constant(id, *right)?),
             ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
                 items.iter().map(|&item| self.constant(id, item)).collect::<Option<Vec<_>>>().map(Const::Tuple)
             }

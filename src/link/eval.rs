@@ -350,6 +350,11 @@ impl Linker<'_> {
 fn is_portable(value: &Value) -> bool {
     matches!(
         value,
-        Value::Module(_) | Value::Function(_) | Value::Class(_) | Value::Instance(..) | Value::Constant(_) | Value::External(_)
+        Value::Module(_)
+            | Value::Function(_)
+            | Value::Class(_)
+            | Value::Instance(..)
+            | Value::Constant(_)
+            | Value::External(_)
     )
 }

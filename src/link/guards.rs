@@ -161,7 +161,8 @@ impl Linker<'_> {
                     }
                 }
                 StmtKind::Assign(_, value) => {
-                    certain &= matches!(module[*value].kind, ExprKind::Constant(_) | ExprKind::Name(_) | ExprKind::Lambda(_));
+                    certain &=
+                        matches!(module[*value].kind, ExprKind::Constant(_) | ExprKind::Name(_) | ExprKind::Lambda(_));
                 }
                 StmtKind::Function(_) | StmtKind::Other => {}
                 _ => certain = false,
@@ -193,16 +194,16 @@ impl Linker<'_> {
         let clean = match &node.kind {
             NodeKind::Namespace => true,
             NodeKind::Extension | NodeKind::Unreadable => false,
-            NodeKind::Source(module) => module
-                .stmts
-                .iter()
-                .filter(|stmt| stmt.scope == Module::SCOPE && stmt.guard.0 == 0)
-                .all(|stmt| match &stmt.kind {
-                    StmtKind::Import(import) => self.import_state(&import.module) == Some(true),
-                    StmtKind::ImportFrom(import) => absolute(module, import.level, &import.module)
-                        .is_some_and(|source| self.import_state(&source) == Some(true)),
-                    _ => true,
-                }),
+            NodeKind::Source(module) => {
+                module.stmts.iter().filter(|stmt| stmt.scope == Module::SCOPE && stmt.guard.0 == 0).all(|stmt| {
+                    match &stmt.kind {
+                        StmtKind::Import(import) => self.import_state(&import.module) == Some(true),
+                        StmtKind::ImportFrom(import) => absolute(module, import.level, &import.module)
+                            .is_some_and(|source| self.import_state(&source) == Some(true)),
+                        _ => true,
+                    }
+                })
+            }
         };
         let clean = clean
             && node.name.rsplit_once('.').is_none_or(|(parent, _)| match self.program.locate(parent) {
@@ -226,7 +227,9 @@ impl Linker<'_> {
                     }
                 }
                 GuardKind::With(value) => {
-                    if suppressed(module, value).is_some_and(|classes| classes.iter().any(|class| kind.caught_by(class))) {
+                    if suppressed(module, value)
+                        .is_some_and(|classes| classes.iter().any(|class| kind.caught_by(class)))
+                    {
                         return true;
                     }
                 }
@@ -259,7 +262,8 @@ impl Linker<'_> {
             "Version",
             "import_module",
         ];
-        const ANSWERS: &[&str] = &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
+        const ANSWERS: &[&str] =
+            &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
         let Some(depth) = depth.checked_sub(1) else { return false };
         let module = self.module(id);
         match &module[expr].kind {
@@ -281,16 +285,14 @@ impl Linker<'_> {
                     }
                 }
             }
-            ExprKind::Name(name) => {
-                match self.binding_scope(module, module[expr].scope, *name) {
-                    Some(Module::SCOPE) => self.name_asks(id, *name, depth),
-                    Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
-                        BindingKind::Value(value) => self.asks_environment(id, value, depth),
-                        _ => false,
-                    }),
-                    None => false,
-                }
-            }
+            ExprKind::Name(name) => match self.binding_scope(module, module[expr].scope, *name) {
+                Some(Module::SCOPE) => self.name_asks(id, *name, depth),
+                Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
+                    BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                    _ => false,
+                }),
+                None => false,
+            },
             ExprKind::Not(inner) => self.asks_environment(id, *inner, depth + 1),
             ExprKind::And(parts) | ExprKind::Or(parts) => {
                 parts.iter().any(|&part| self.asks_environment(id, part, depth + 1))
@@ -318,7 +320,8 @@ impl Linker<'_> {
                     BindingKind::Value(value) => self.asks_environment(id, value, depth),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
                         StmtKind::ImportFrom(import) => {
-                            match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from)) {
+                            match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from))
+                            {
                                 Some(Located::Module(from)) if from != id && depth > 0 => {
                                     self.name_asks(from, import.name, depth - 1)
                                 }

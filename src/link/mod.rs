@@ -3,6 +3,7 @@
 //! [`Program`] holds the modules, loaded when they are first asked for; a [`Linker`] answers questions about them.
 //! Every answer is Found, Missing or Unknown, and only Missing may become a finding.
 
+mod arity;
 mod bind;
 mod classes;
 mod condition;
@@ -16,6 +17,7 @@ mod signature;
 mod stores;
 mod value;
 
+pub use arity::Arity;
 pub use bind::{Arguments, Mismatch, bind};
 pub use classes::{ClassTable, Mro};
 pub use condition::Const;
@@ -247,7 +249,8 @@ fn dotted(top: &str, relative: &str) -> Option<String> {
     let mut name = top.to_owned();
     if stem != "__init__" {
         for part in stem.split('/') {
-            let identifier = !part.is_empty() && !part.contains(['-', '.', ' ']) && !part.starts_with(|c: char| c.is_ascii_digit());
+            let identifier =
+                !part.is_empty() && !part.contains(['-', '.', ' ']) && !part.starts_with(|c: char| c.is_ascii_digit());
             if !identifier {
                 return None;
             }

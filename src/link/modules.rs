@@ -199,9 +199,9 @@ impl<'a> Program<'a> {
         }
         let extension = tree.list(folder).iter().any(|(file, kind)| {
             *kind == EntryKind::File
-                && file.strip_prefix(name).is_some_and(|rest| {
-                    rest.starts_with('.') && (rest.ends_with(".so") || rest.ends_with(".pyd"))
-                })
+                && file
+                    .strip_prefix(name)
+                    .is_some_and(|rest| rest.starts_with('.') && (rest.ends_with(".so") || rest.ends_with(".pyd")))
         });
         if extension {
             return Some(Candidate::Extension);
@@ -218,7 +218,14 @@ impl<'a> Program<'a> {
         self.nodes.push(node).map_or(Located::Unknown, Located::Module)
     }
 
-    fn open(&self, name: &str, root: RootId, path: String, is_package: bool, folders: Vec<(RootId, String)>) -> Located {
+    fn open(
+        &self,
+        name: &str,
+        root: RootId,
+        path: String,
+        is_package: bool,
+        folders: Vec<(RootId, String)>,
+    ) -> Located {
         let tree = &self.environment.root(root).tree;
         let origin = Origin { name: Symbol::new(name), is_package, root, path: path.clone() };
         let indexed = match tree.read(&path) {

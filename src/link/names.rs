@@ -2,9 +2,9 @@
 
 use std::sync::PoisonError;
 
+use super::ClassRef;
 use super::guards::Truth;
 use super::{ExprRef, FnRef, Linker, Located, ModId, NodeKind, Resolution, Value, absolute};
-use super::ClassRef;
 use crate::python::ir::{
     Binding, BindingId, BindingKind, ExprKind, FStringPart, GuardId, GuardKind, ImportFrom, ParameterKind, ScopeId,
     ScopeKind, StmtId, StmtKind, Usage,
@@ -67,7 +67,8 @@ impl<'p> Linker<'p> {
                 }
             }
             Some(scope) => {
-                let here = (module.enclosing_function(place.scope) == module.enclosing_function(scope)).then_some(place);
+                let here =
+                    (module.enclosing_function(place.scope) == module.enclosing_function(scope)).then_some(place);
                 match self.bound(id, scope, name, here) {
                     Resolution::Missing => Resolution::Unknown("a local name that is not bound on every path"),
                     found => found,
@@ -211,17 +212,19 @@ impl<'p> Linker<'p> {
                 StmtKind::AugAssign(target, _, value) if is_all(*target) => *value,
                 StmtKind::Expr(expr) => match &module[*expr].kind {
                     ExprKind::Call(call) => match module[call.callee].kind {
-                        ExprKind::Attribute(list, method) if is_all(list) => match (method.as_str(), &call.arguments[..]) {
-                            ("append", [argument]) => {
-                                match self.string(id, argument.value) {
-                                    Some(name) => names.push(name),
-                                    None => return All::Unknown,
+                        ExprKind::Attribute(list, method) if is_all(list) => {
+                            match (method.as_str(), &call.arguments[..]) {
+                                ("append", [argument]) => {
+                                    match self.string(id, argument.value) {
+                                        Some(name) => names.push(name),
+                                        None => return All::Unknown,
+                                    }
+                                    continue;
                                 }
-                                continue;
+                                ("extend", [argument]) => argument.value,
+                                _ => return All::Unknown,
                             }
-                            ("extend", [argument]) => argument.value,
-                            _ => return All::Unknown,
-                        },
+                        }
                         _ => continue,
                     },
                     _ => continue,
@@ -381,7 +384,9 @@ impl<'p> Linker<'p> {
             _ => (iter, false),
         };
         let table = match &module[at].kind {
-            ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Set(_) | ExprKind::Dict(_) => ExprRef { module: id, expr: at },
+            ExprKind::Tuple(_) | ExprKind::List(_) | ExprKind::Set(_) | ExprKind::Dict(_) => {
+                ExprRef { module: id, expr: at }
+            }
             _ => match self.eval(id, at).single()? {
                 Value::Sequence(at) | Value::Mapping(at) => *at,
                 _ => return None,
@@ -513,8 +518,8 @@ impl<'p> Linker<'p> {
     fn parameter(&self, id: ModId, function: crate::python::ir::FunctionId, index: u32) -> Resolution {
         let module = self.module(id);
         let data = &module[function];
-        let first = index == 0
-            && matches!(data.parameters[0].kind, ParameterKind::Normal | ParameterKind::PositionalOnly);
+        let first =
+            index == 0 && matches!(data.parameters[0].kind, ParameterKind::Normal | ParameterKind::PositionalOnly);
         if let (Some(class), true) = (data.class, first) {
             let class = ClassRef { module: id, class };
             match self.method_kind(FnRef { module: id, function }) {
@@ -580,13 +585,16 @@ fn is_closed_standard_module(name: &str) -> bool {
 
 /// The position of a loop variable in its target: `None` if the target is the variable itself.
 fn column_of(module: &Module, binding: &Binding, iter: crate::python::ir::ExprId) -> Option<usize> {
-    module.exprs.iter().find_map(|expr| match &expr.kind {
-        ExprKind::Tuple(items) if expr.usage == Usage::Store => {
-            items.iter().position(|&item| module[item].span == binding.span && module[item].span.start > 0)
-        }
-        _ => None,
-    })
-    .filter(|_| iter.0 > 0)
+    module
+        .exprs
+        .iter()
+        .find_map(|expr| match &expr.kind {
+            ExprKind::Tuple(items) if expr.usage == Usage::Store => {
+                items.iter().position(|&item| module[item].span == binding.span && module[item].span.start > 0)
+            }
+            _ => None,
+        })
+        .filter(|_| iter.0 > 0)
 }
 
 /// Whether `outer` has `inner` among its conditions.
@@ -640,10 +648,11 @@ impl Linker<'_> {
                 let Some(scope) = scope else {
                     return builtins::is_builtin(&name, None).then(|| name.to_string());
                 };
-                let binding = module[scope].names[&name].iter().rev().map(|&b| &module[b]).find_map(|b| match b.kind {
-                    BindingKind::ImportFrom(stmt) | BindingKind::Import(stmt) => Some(stmt),
-                    _ => None,
-                })?;
+                let binding =
+                    module[scope].names[&name].iter().rev().map(|&b| &module[b]).find_map(|b| match b.kind {
+                        BindingKind::ImportFrom(stmt) | BindingKind::Import(stmt) => Some(stmt),
+                        _ => None,
+                    })?;
                 match &module[binding].kind {
                     StmtKind::ImportFrom(import) => {
                         let source = absolute(module, import.level, &import.module)?;

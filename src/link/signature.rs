@@ -2,9 +2,7 @@
 
 use super::{ClassRef, FnRef, Linker, ModId, Resolution, Truth, Value};
 use crate::packs::Decorator;
-use crate::python::ir::{
-    ArgumentKind, BindingKind, ExprId, ExprKind, FunctionId, ParameterKind, ScopeKind, StmtKind,
-};
+use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, ParameterKind, ScopeKind, StmtKind};
 use crate::python::{Module, Symbol};
 
 /// How a function in a class body is bound.
@@ -161,19 +159,23 @@ impl<'p> Linker<'p> {
             return false;
         }
         let Some(parameter) = function.parameters.first().map(|parameter| parameter.name) else {
-            return factory && self.returned_functions(f).is_some_and(|inner| inner.iter().all(|&g| self.returns_argument(g, false)));
+            return factory
+                && self
+                    .returned_functions(f)
+                    .is_some_and(|inner| inner.iter().all(|&g| self.returns_argument(g, false)));
         };
         if factory {
-            return self.returned_functions(f).is_some_and(|inner| {
-                !inner.is_empty() && inner.iter().all(|&g| self.returns_argument(g, false))
-            });
+            return self
+                .returned_functions(f)
+                .is_some_and(|inner| !inner.is_empty() && inner.iter().all(|&g| self.returns_argument(g, false)));
         }
         let rebound = module[function.scope].names.get(&parameter).is_none_or(|bindings| bindings.len() != 1);
         let mut any = false;
         for (_, stmt) in module.own_statements(&function.body, function.scope) {
             if let StmtKind::Return(value) = stmt.kind {
                 any = true;
-                let same = value.is_some_and(|value| matches!(module[value].kind, ExprKind::Name(name) if name == parameter));
+                let same =
+                    value.is_some_and(|value| matches!(module[value].kind, ExprKind::Name(name) if name == parameter));
                 if !same {
                     return false;
                 }
@@ -300,7 +302,13 @@ impl<'p> Linker<'p> {
         }
         if !mro.open && mro.externals.iter().all(|base| TAKES_NOTHING.contains(&base.as_str())) {
             let signature = Signature { parameters: Vec::new() };
-            return Some(Callee { signature, path, label: format!("{name}()"), definition: None, fields_of: Some(class) });
+            return Some(Callee {
+                signature,
+                path,
+                label: format!("{name}()"),
+                definition: None,
+                fields_of: Some(class),
+            });
         }
         None
     }
@@ -333,7 +341,8 @@ impl<'p> Linker<'p> {
 }
 
 /// Bases outside the sources whose constructor takes no arguments.
-const TAKES_NOTHING: &[&str] = &["object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"];
+const TAKES_NOTHING: &[&str] =
+    &["object", "abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"];
 
 /// The parameters of a function as written.
 fn signature_of(module: &Module, function: FunctionId) -> Vec<SignatureParameter> {
@@ -345,9 +354,4 @@ fn signature_of(module: &Module, function: FunctionId) -> Vec<SignatureParameter
             has_default: parameter.default.is_some(),
         })
         .collect()
-}
-
-/// Whether an argument is passed by position.
-pub fn is_positional(kind: ArgumentKind) -> bool {
-    matches!(kind, ArgumentKind::Positional | ArgumentKind::Star)
 }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ClassRef, FnRef, Linker, ModId, Program};
-use crate::python::ir::{
-    BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage,
-};
 use crate::python::Symbol;
+use crate::python::ir::{BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage};
 
 /// A store of an attribute on `self`.
 #[derive(Debug, Clone, Copy)]
@@ -70,9 +68,10 @@ fn self_of(module: &Module, scope: crate::python::ir::ScopeId, name: Symbol) -> 
             let [only] = bindings.as_slice() else { return None };
             let is_first = module[*only].kind == BindingKind::Parameter(function, 0);
             let class = module[function].class?;
-            let plain = !module[function].decorators.iter().any(|&decorator| {
-                matches!(module.dotted(decorator).as_deref(), Some("staticmethod" | "classmethod"))
-            });
+            let plain = !module[function]
+                .decorators
+                .iter()
+                .any(|&decorator| matches!(module.dotted(decorator).as_deref(), Some("staticmethod" | "classmethod")));
             let is_class_method =
                 ["__new__", "__init_subclass__", "__class_getitem__"].contains(&module[function].name.as_str());
             return (is_first && plain && !is_class_method).then_some((class, function));
@@ -164,10 +163,9 @@ impl SelfIndex {
 /// Pairs the targets of an assignment with what each is given.
 fn pair(module: &Module, target: ExprId, value: ExprId, values: &mut FxHashMap<ExprId, ExprId>) {
     match (&module[target].kind, &module[value].kind) {
-        (
-            ExprKind::Tuple(targets) | ExprKind::List(targets),
-            ExprKind::Tuple(items) | ExprKind::List(items),
-        ) if targets.len() == items.len() => {
+        (ExprKind::Tuple(targets) | ExprKind::List(targets), ExprKind::Tuple(items) | ExprKind::List(items))
+            if targets.len() == items.len() =>
+        {
             for (&target, &item) in targets.iter().zip(items) {
                 pair(module, target, item, values);
             }
@@ -276,7 +274,9 @@ impl Stores {
 impl Linker<'_> {
     /// What the methods of a module's classes do with their first parameter.
     pub fn self_index(&self, id: ModId) -> Arc<SelfIndex> {
-        if let Some(known) = self.program.self_indexes.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&id) {
+        if let Some(known) =
+            self.program.self_indexes.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(&id)
+        {
             return Arc::clone(known);
         }
         let index = Arc::new(SelfIndex::build(self, id));

@@ -2,6 +2,12 @@
 
 mod cmake;
 pub mod context;
+pub mod fa001_undefined_name;
+pub mod fa002_undefined_attribute;
+pub mod fa003_call_mismatch;
+pub mod fa004_unresolved_import;
+pub mod fa005_missing_module_attribute;
+pub mod fa006_return_arity;
 pub mod fa101_version_floor;
 pub mod fa102_requirement_conflict;
 pub mod fa103_clobbered_files;
@@ -19,6 +25,7 @@ mod libraries;
 mod native_tests;
 mod packaging;
 pub mod registry;
+mod sources;
 
 pub use context::{Context, Sink};
 

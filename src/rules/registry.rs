@@ -5,6 +5,12 @@ use super::Rule;
 /// All rules, sorted by code.
 pub fn all() -> &'static [&'static dyn Rule] {
     &[
+        &super::fa001_undefined_name::UndefinedName,
+        &super::fa002_undefined_attribute::UndefinedAttribute,
+        &super::fa003_call_mismatch::CallMismatch,
+        &super::fa004_unresolved_import::UnresolvedImport,
+        &super::fa005_missing_module_attribute::MissingModuleAttribute,
+        &super::fa006_return_arity::ReturnArity,
         &super::fa101_version_floor::VersionFloor,
         &super::fa102_requirement_conflict::RequirementConflict,
         &super::fa103_clobbered_files::ClobberedFiles,

@@ -1,0 +1,152 @@
+//! # What it does
+//!
+//! Finds imports of modules and names that an installed package does not have, where nothing that holds guards them.
+//!
+//! # Why is this bad
+//!
+//! The import raises ModuleNotFoundError or ImportError. A guard must ask for what it protects: `find_spec("flash_attn")`
+//! succeeds when only flash-attn-4 is installed, and `from flash_attn.ops import ..` behind it still fails.
+//!
+//! # Example
+//!
+//! ```python
+//! if find_spec("flash_attn") is not None:
+//!     from flash_attn.ops.triton.rotary import apply_rotary  # No module named 'flash_attn.ops'
+//! ```
+//!
+//! # Fix
+//!
+//! The import is wrapped in `try`/`except ImportError` where a fallback is there to take over. Unsafe: whether the
+//! fallback is wanted is a judgement.
+//!
+//! A package that is not installed at all is not reported: see FA102 for requirements.
+//!
+//! # References
+//!
+//! - <https://docs.python.org/3/reference/import.html#namespace-packages>
+
+use super::sources::{finding, merge, over, report};
+use super::{Context, Rule, RuleInfo, Sink};
+use crate::finding::Finding;
+use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, absolute};
+use crate::python::ir::{Span, StmtKind};
+
+static INFO: RuleInfo = RuleInfo {
+    code: "FA004",
+    name: "unresolved-import",
+    summary: "a module or name that the installed package does not have",
+    source: include_str!("fa004_unresolved_import.rs"),
+};
+
+/// FA004.
+pub struct UnresolvedImport;
+
+impl Rule for UnresolvedImport {
+    fn info(&self) -> &'static RuleInfo {
+        &INFO
+    }
+
+    fn check(&self, context: &Context<'_>, sink: &mut Sink) {
+        let program = context.program;
+        let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
+        found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
+        report(context, sink, merge(found, "imported here too"));
+    }
+}
+
+fn check_module(
+    context: &Context<'_>,
+    linker: &Linker<'_>,
+    id: ModId,
+    attention_only: bool,
+) -> Vec<((ModId, String), Finding)> {
+    let module = linker.module(id);
+    let mut found = Vec::new();
+    for stmt in &module.stmts {
+        let Some((span, symbol, message)) = failing_import(linker, id, &stmt.kind, attention_only) else { continue };
+        if linker.truth_of_guard(id, stmt.guard, stmt.span.start) == Truth::No
+            || linker.is_protected(id, stmt.guard, Protection::Import)
+            || linker.is_behind_open_question(id, stmt.guard)
+        {
+            continue;
+        }
+        let mut item = finding(context, &INFO, id, span, symbol.clone(), message);
+        item.help = explain(linker, &symbol);
+        found.push(((id, symbol), item));
+    }
+    found
+}
+
+/// Place, symbol and message of an import that certainly fails.
+fn failing_import(
+    linker: &Linker<'_>,
+    id: ModId,
+    kind: &StmtKind,
+    attention_only: bool,
+) -> Option<(Span, String, String)> {
+    let module = linker.module(id);
+    let concerns = |name: &str| !attention_only || linker.program.packs.is_attention(name);
+    match kind {
+        StmtKind::Import(import) => {
+            if linker.program.locate(&import.module) != Located::Missing || !concerns(&import.module) {
+                return None;
+            }
+            Some((import.span, import.module.to_string(), no_module(linker, &import.module)))
+        }
+        StmtKind::ImportFrom(import) => {
+            let source = absolute(module, import.level, &import.module)?;
+            match linker.program.locate(&source) {
+                Located::Missing if concerns(&source) => {
+                    Some((import.module_span, source.clone(), no_module(linker, &source)))
+                }
+                Located::Module(from) if &import.name != "*" => {
+                    let full = format!("{source}.{}", import.name);
+                    if !(concerns(&source) || concerns(&full)) || from == id {
+                        return None;
+                    }
+                    if linker.import_from(id, import) != Resolution::Missing {
+                        return None;
+                    }
+                    let message = format!("ImportError: cannot import name '{}' from '{source}'", import.name);
+                    Some((import.span, full, message))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Python names the first package on the way that is missing.
+fn no_module(linker: &Linker<'_>, name: &str) -> String {
+    let mut end = 0;
+    loop {
+        end = name[end..].find('.').map_or(name.len(), |dot| end + dot);
+        if linker.program.locate(&name[..end]) == Located::Missing || end == name.len() {
+            return format!("ModuleNotFoundError: No module named '{}'", &name[..end]);
+        }
+        end += 1;
+    }
+}
+
+/// What of the package is here instead.
+fn explain(linker: &Linker<'_>, symbol: &str) -> Option<String> {
+    let top = symbol.split('.').next()?;
+    let Located::Module(id) = linker.program.locate(top) else { return None };
+    let node = linker.program.node(id);
+    if !matches!(node.kind, crate::link::NodeKind::Namespace) {
+        return None;
+    }
+    let mut parts: Vec<String> = Vec::new();
+    for (root, folder) in &node.folders {
+        for (name, _) in linker.program.environment.root(*root).tree.list(folder) {
+            let name = name.strip_suffix(".py").unwrap_or(&name).to_owned();
+            if !name.starts_with('.') && name != "__pycache__" && !parts.contains(&name) {
+                parts.push(name);
+            }
+        }
+    }
+    parts.sort();
+    let has: Vec<String> = parts.iter().map(|part| format!("{top}.{part}")).collect();
+    Some(format!("`{top}` is a namespace package here, with {} and nothing else", has.join(", ")))
+}

@@ -1,0 +1,112 @@
+//! # What it does
+//!
+//! Finds attributes read from a module that the installed module does not have: `cute.make_fragment` where
+//! `cutlass.cute` defines, imports and generates no such name.
+//!
+//! # Why is this bad
+//!
+//! The line raises AttributeError, at import for an annotation or a decorator, at the first compilation for a kernel. It
+//! happens when the CuTe DSL is newer or older than the kernels that use it.
+//!
+//! # Example
+//!
+//! ```python
+//! acc = cute.make_fragment(shape, dtype)
+//! # AttributeError: module 'cutlass.cute' has no attribute 'make_fragment'
+//! ```
+//!
+//! # Fix
+//!
+//! Install the version of the package that the caller was written for; no source is changed.
+//!
+//! Modules that make names at run time (`__getattr__`, extensions, star imports of what is not here) are not judged.
+//!
+//! # References
+//!
+//! - <https://docs.python.org/3/reference/datamodel.html#module-attributes>
+
+use super::fa001_undefined_name::is_evaluated;
+use super::sources::{finding, merge, over, related, report};
+use super::{Context, Rule, RuleInfo, Sink};
+use crate::finding::Finding;
+use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, Value};
+use crate::python::ir::{ExprId, ExprKind, Usage};
+
+static INFO: RuleInfo = RuleInfo {
+    code: "FA005",
+    name: "missing-module-attribute",
+    summary: "an attribute that the installed module does not have",
+    source: include_str!("fa005_missing_module_attribute.rs"),
+};
+
+/// FA005.
+pub struct MissingModuleAttribute;
+
+impl Rule for MissingModuleAttribute {
+    fn info(&self) -> &'static RuleInfo {
+        &INFO
+    }
+
+    fn check(&self, context: &Context<'_>, sink: &mut Sink) {
+        let program = context.program;
+        let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
+        found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
+        report(context, sink, merge(found, "read here too"));
+    }
+}
+
+/// One cause: the attribute, for the package that reads it.
+type Cause = (String, Option<String>);
+
+fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention_only: bool) -> Vec<(Cause, Finding)> {
+    let module = linker.module(id);
+    let mut found = Vec::new();
+    for (index, expr) in module.exprs.iter().enumerate() {
+        let ExprKind::Attribute(object, attr) = expr.kind else { continue };
+        if expr.usage != Usage::Load
+            || !is_evaluated(expr.phase, linker.program.environment.python)
+            || !matches!(module[object].kind, ExprKind::Name(_) | ExprKind::Attribute(..))
+        {
+            continue;
+        }
+        let resolved = linker.eval(id, object);
+        let Some(Value::Module(target)) = resolved.single() else { continue };
+        let node = linker.program.node(*target);
+        if attention_only && !linker.program.packs.is_attention(&node.name) {
+            continue;
+        }
+        if linker.module_attribute(*target, attr) != Resolution::Missing {
+            continue;
+        }
+        let spelled = module.slice(module[object].span);
+        if linker.truth_of_guard(id, expr.guard, expr.span.start) == Truth::No
+            || linker.is_protected(id, expr.guard, Protection::Attribute)
+            || linker.is_known_attribute(id, expr.guard, spelled, attr)
+            || linker.is_behind_open_question(id, expr.guard)
+            || is_imported_as_module(linker, id, &format!("{}.{attr}", node.name))
+        {
+            continue;
+        }
+        let at = ExprId(index as u32);
+        let symbol = format!("{}.{attr}", node.name);
+        let message = format!("AttributeError: module '{}' has no attribute '{attr}'", node.name);
+        let mut item = finding(context, &INFO, id, module.attribute_span(at), symbol.clone(), message);
+        if let Some(source) = linker.program.module(*target) {
+            let version = context
+                .package_of(source.root, &source.path)
+                .map(|(name, version)| format!("{name} {version}"))
+                .unwrap_or_else(|| "the installed package".to_owned());
+            item.related.push(related(context, *target, 0, format!("`{}`, from {version}", node.name)));
+        }
+        found.push(((symbol, item.package.clone()), item));
+    }
+    found.sort_by_key(|(_, item)| (item.line, item.column));
+    found
+}
+
+/// The module imports it as a module itself, which is FA004's to judge.
+fn is_imported_as_module(linker: &Linker<'_>, id: ModId, name: &str) -> bool {
+    crate::link::imports(linker.module(id))
+        .any(|import| import == name || import.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
+        && linker.program.locate(name) != Located::Missing
+}

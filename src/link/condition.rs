@@ -49,6 +49,17 @@ impl Linker<'_> {
     pub fn truth(&self, id: ModId, test: ExprId) -> Option<bool> {
         let module = self.module(id);
         match &module[test].kind {
+            ExprKind::Constant(constant) => from_literal(*constant)?.truth(),
+            ExprKind::Not(_) | ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Compare(..) => {
+                self.kept_truth((id, test), || self.search_truth(id, test))
+            }
+            _ => self.constant(id, test)?.truth(),
+        }
+    }
+
+    fn search_truth(&self, id: ModId, test: ExprId) -> Option<bool> {
+        let module = self.module(id);
+        match &module[test].kind {
             ExprKind::Not(inner) => self.truth(id, *inner).map(|value| !value),
             ExprKind::And(parts) => {
                 let truths: Vec<_> = parts.iter().map(|&part| self.truth(id, part)).collect();
@@ -73,7 +84,7 @@ impl Linker<'_> {
 
     /// The value of an expression, if this environment decides it.
     pub fn constant(&self, id: ModId, expr: ExprId) -> Option<Const> {
-        self.guarded((id, 2, expr.0), None, || self.search_constant(id, expr))
+        self.kept_constant((id, expr), || self.search_constant(id, expr))
     }
 
     fn search_constant(&self, id: ModId, expr: ExprId) -> Option<Const> {

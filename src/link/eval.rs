@@ -19,7 +19,7 @@ impl Linker<'_> {
 
     /// Everything that an expression may denote.
     pub fn eval(&self, id: ModId, expr: ExprId) -> Resolution {
-        self.guarded((id, 1, expr.0), Resolution::Unknown("a cycle"), || self.search_value(id, expr))
+        self.kept_value((id, expr), || self.search_value(id, expr))
     }
 
     fn search_value(&self, id: ModId, expr: ExprId) -> Resolution {

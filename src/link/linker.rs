@@ -5,8 +5,8 @@ use std::cell::{Cell, RefCell};
 use rustc_hash::FxHashMap;
 
 use super::guards::Outcome;
-use super::{ClassRef, Const, FnRef, ModId, Program};
-use crate::python::ir::TryId;
+use super::{ClassRef, Const, FnRef, ModId, Program, Resolution};
+use crate::python::ir::{ExprId, TryId};
 use crate::python::{Module, Symbol};
 
 /// How deep a chain of resolutions may go before it counts as Unknown.
@@ -22,6 +22,13 @@ pub struct Linker<'p> {
     /// kept for others.
     pub(super) cuts: Cell<u32>,
     active: RefCell<Vec<(ModId, u32, u32)>>,
+    /// What expressions denote, under what is assumed now. Answers that were cut short are kept here too: asked again
+    /// from the same linker they are the same, and a cycle costs its length once.
+    values: RefCell<FxHashMap<(ModId, ExprId), Resolution>>,
+    /// Values of expressions, likewise.
+    constants: RefCell<FxHashMap<(ModId, ExprId), Option<Const>>>,
+    /// Truths of tests, likewise.
+    truths: RefCell<FxHashMap<(ModId, ExprId), Option<bool>>>,
     /// What became of `try` bodies.
     pub(super) outcomes: RefCell<FxHashMap<(ModId, TryId), Outcome>>,
     /// Modules whose imports all succeed.
@@ -41,6 +48,9 @@ impl<'p> Linker<'p> {
             depth: Cell::new(0),
             cuts: Cell::new(0),
             active: RefCell::default(),
+            values: RefCell::default(),
+            constants: RefCell::default(),
+            truths: RefCell::default(),
             outcomes: RefCell::default(),
             clean: RefCell::default(),
             parameters: RefCell::default(),
@@ -76,10 +86,50 @@ impl<'p> Linker<'p> {
         answer
     }
 
+    /// The kept answer to "what does this expression denote", or the one that `question` gives.
+    pub(super) fn kept_value(&self, key: (ModId, ExprId), question: impl FnOnce() -> Resolution) -> Resolution {
+        if let Some(known) = self.values.borrow().get(&key) {
+            return known.clone();
+        }
+        let answer = self.guarded((key.0, 1, key.1.0), Resolution::Unknown("a cycle"), question);
+        self.values.borrow_mut().insert(key, answer.clone());
+        answer
+    }
+
+    /// The kept answer to "which constant is this expression", or the one that `question` gives.
+    pub(super) fn kept_constant(&self, key: (ModId, ExprId), question: impl FnOnce() -> Option<Const>) -> Option<Const> {
+        if let Some(known) = self.constants.borrow().get(&key) {
+            return known.clone();
+        }
+        let answer = self.guarded((key.0, 2, key.1.0), None, question);
+        self.constants.borrow_mut().insert(key, answer.clone());
+        answer
+    }
+
+    /// The kept answer to "is this test true", or the one that `question` gives.
+    pub(super) fn kept_truth(&self, key: (ModId, ExprId), question: impl FnOnce() -> Option<bool>) -> Option<bool> {
+        if let Some(known) = self.truths.borrow().get(&key) {
+            return *known;
+        }
+        let answer = self.guarded((key.0, 8, key.1.0), None, question);
+        self.truths.borrow_mut().insert(key, answer);
+        answer
+    }
+
+    /// Runs `question` with nothing kept from other assumptions, and keeps nothing of it.
+    fn apart<T>(&self, question: impl FnOnce() -> T) -> T {
+        let (values, constants, truths) = (self.values.take(), self.constants.take(), self.truths.take());
+        let answer = question();
+        self.truths.replace(truths);
+        self.values.replace(values);
+        self.constants.replace(constants);
+        answer
+    }
+
     /// Runs `question` with `self` assumed to be an instance of `class`.
     pub fn assuming_self<T>(&self, class: ClassRef, question: impl FnOnce() -> T) -> T {
         let before = self.self_class.replace(Some(class));
-        let answer = question();
+        let answer = self.apart(question);
         self.self_class.set(before);
         answer
     }
@@ -88,7 +138,7 @@ impl<'p> Linker<'p> {
     pub fn assuming<T>(&self, function: FnRef, values: Vec<(Symbol, Const)>, question: impl FnOnce() -> T) -> T {
         let before = self.parameters.borrow().clone();
         self.parameters.borrow_mut().extend(values.into_iter().map(|(name, value)| ((function, name), value)));
-        let answer = question();
+        let answer = self.apart(question);
         *self.parameters.borrow_mut() = before;
         answer
     }

@@ -575,6 +575,8 @@ pub struct Function {
     pub falls_through: bool,
     /// Statements of the body (with those of nested functions and classes).
     pub body: Range<u32>,
+    /// Expressions of the body (with those of nested functions and classes).
+    pub exprs: Range<u32>,
     /// The statement that defines it; for a lambda the one that holds it.
     pub stmt: StmtId,
     /// The value of a lambda.

@@ -519,6 +519,7 @@ impl<'a> Lowering<'a> {
             is_generator: false,
             falls_through: true,
             body: 0..0,
+            exprs: 0..0,
             stmt: self.next_stmt(),
             lambda: None,
             body_start: body_start(&node.body),
@@ -529,6 +530,7 @@ impl<'a> Lowering<'a> {
             let parameters = this.parameters(&node.parameters);
             let returns = node.returns.as_deref().map(|returns| this.annotation(returns));
             let start = this.out.stmts.len() as u32;
+            let first = this.out.exprs.len() as u32;
             let (scope, (falls, yields)) = this.function_scope(id, &parameters, |this| this.block(&node.body));
             let function = &mut this.out.functions[id.0 as usize];
             function.parameters = parameters;
@@ -537,6 +539,7 @@ impl<'a> Lowering<'a> {
             function.falls_through = falls;
             function.is_generator = yields;
             function.body = start..this.out.stmts.len() as u32;
+            function.exprs = first..this.out.exprs.len() as u32;
         };
         match node.type_params.as_deref() {
             Some(params) => {

@@ -252,6 +252,7 @@ impl<'a> Lowering<'a> {
             is_generator: false,
             falls_through: false,
             body: 0..0,
+            exprs: 0..0,
             stmt,
             lambda: None,
             body_start: span(lambda.body.range()).start,

@@ -242,12 +242,9 @@ fn supers(linker: &Linker<'_>, class: ClassRef, f: FnRef) -> Vec<FnRef> {
     let Some(mro) = linker.mro(class) else { return Vec::new() };
     let Some(owner) = linker.method_class(f.module, f.function) else { return Vec::new() };
     let Some(at) = mro.classes.iter().position(|&c| c == owner) else { return Vec::new() };
-    let range = module[f.function].whole;
+    let range = module[f.function].exprs.clone();
     let mut found = Vec::new();
-    for expr in &module.exprs {
-        if expr.span.start < range.start || expr.span.end > range.end {
-            continue;
-        }
+    for expr in &module.exprs[range.start as usize..range.end as usize] {
         let ExprKind::Attribute(object, attr) = expr.kind else { continue };
         let through = match &module[object].kind {
             ExprKind::Call(call) => module.dotted(call.callee).as_deref() == Some("super"),
@@ -294,7 +291,8 @@ fn stop_of(linker: &Linker<'_>, class: ClassRef, f: FnRef) -> Option<u32> {
             continue;
         }
         let ExprKind::Attribute(_, attr) = data.kind else { continue };
-        let called = module.exprs.iter().find(|e| matches!(&e.kind, ExprKind::Call(call) if call.callee == expr));
+        let range = function.exprs.start as usize..function.exprs.end as usize;
+        let called = module.exprs[range].iter().find(|e| matches!(&e.kind, ExprKind::Call(call) if call.callee == expr));
         let Some(call) = called else { continue };
         let raising = methods(linker, class, attr);
         if !raising.is_empty() && raising.iter().all(|&g| linker.always_raises(g)) {

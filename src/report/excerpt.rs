@@ -26,6 +26,11 @@ impl Place {
         let Finding { line, column, end_line, end_column, .. } = *finding;
         Place { line, column, end_line, end_column }
     }
+
+    /// Whether it stands for the file as a whole: a point at its beginning.
+    pub fn is_file(self) -> bool {
+        self.line <= 1 && self.end_line <= 1 && self.end_column <= self.column
+    }
 }
 
 /// Consecutive lines of a source file.

@@ -232,15 +232,16 @@ fn body(finding: &Finding, view: &dyn View, out: &mut dyn Write) -> io::Result<(
     if !facts.is_empty() {
         writeln!(out, "<p class=\"quiet\">{}</p>", escape(&facts.join(" | ")))?;
     }
-    let source = view.source(finding.root, &finding.path);
     let place = Place::of(finding);
+    let source = if place.is_file() { None } else { view.source(finding.root, &finding.path) };
     if let Some(excerpt) = source.as_deref().and_then(|source| Excerpt::around(source, place, 3)) {
         code(&excerpt, Some(place), finding.line, out)?;
     }
     for related in &finding.related {
         let at = format!("{}:{}", related.path, related.line);
         writeln!(out, "<h3>{} <code class=\"quiet\">{}</code></h3>", inline(&related.message), escape(&at))?;
-        let source = view.source(related.root, &related.path);
+        // Line 1 stands for the file as a whole.
+        let source = if related.line > 1 { view.source(related.root, &related.path) } else { None };
         let line = related.line as usize;
         if let Some(excerpt) = source.and_then(|source| Excerpt::new(&source, line.saturating_sub(1), line + 1)) {
             code(&excerpt, None, related.line, out)?;

@@ -53,7 +53,7 @@ pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, ou
     group = primary(group, finding, &beside, view);
     for note in &below {
         let message = wrap(&printable(&note.text), style.width.saturating_sub(INDENT)).join("\n");
-        group = elsewhere(group.element(Level::NOTE.message(message)), note.place, view);
+        group = elsewhere(group.element(Level::NOTE.message(message)), note.place, finding, view);
     }
     let on = (!finding.arch.is_empty()).then(|| finding.arch.join(", "));
     for (label, text) in [("on", on), ("fix", finding.fix.as_ref().map(fix_line)), ("help", finding.help.clone())] {
@@ -112,7 +112,8 @@ fn primary<'a>(group: Group<'a>, finding: &Finding, notes: &[Note<'_>], view: &d
     let all = notes.iter().map(|note| note.place.line as usize);
     let first = all.clone().min().unwrap_or(usize::MAX).min((place.line as usize).saturating_sub(1));
     let last = all.max().unwrap_or(0).max(place.line.max(place.end_line) as usize + 1);
-    let excerpt = view.source(finding.root, &finding.path).and_then(|source| Excerpt::new(&source, first, last));
+    let source = if place.is_file() { None } else { view.source(finding.root, &finding.path) };
+    let excerpt = source.and_then(|source| Excerpt::new(&source, first, last));
     let Some((excerpt, span)) = excerpt.and_then(|excerpt| excerpt.range(place).map(|span| (excerpt, span))) else {
         return group.element(origin(path, finding.line));
     };
@@ -121,25 +122,38 @@ fn primary<'a>(group: Group<'a>, finding: &Finding, notes: &[Note<'_>], view: &d
     marks.push(AnnotationKind::Primary.span(span));
     for note in notes {
         if let Some(line) = excerpt.line(note.place.line) {
-            let mark = mentioned(&excerpt.text[line.clone()], finding)
-                .map_or(line.start..line.start + 1, |word| line.start + word.start..line.start + word.end);
+            let mark = mark(&excerpt, line, finding);
             marks.push(AnnotationKind::Context.span(mark).label(printable(&note.text)));
         }
     }
     group.element(Snippet::source(excerpt.text).line_start(excerpt.first).path(path).annotations(marks))
 }
 
-/// Adds the source of a related place in another file.
-fn elsewhere<'a>(group: Group<'a>, place: &Related, view: &dyn View) -> Group<'a> {
+/// Adds the source of a related place in another file; line 1 stands for the file as a whole.
+fn elsewhere<'a>(group: Group<'a>, place: &Related, finding: &Finding, view: &dyn View) -> Group<'a> {
     let path = printable(&view.place(place.root, &place.path));
     let line = place.line as usize;
-    let excerpt = view.source(place.root, &place.path).and_then(|source| Excerpt::new(&source, line, line));
+    let source = if line > 1 { view.source(place.root, &place.path) } else { None };
+    let excerpt = source.and_then(|source| Excerpt::new(&source, line, line));
     match excerpt.and_then(|excerpt| excerpt.line(place.line).map(|span| (excerpt, span))) {
-        Some((excerpt, span)) => group.element(
-            Snippet::source(excerpt.text).line_start(line).path(path).annotation(AnnotationKind::Context.span(span)),
-        ),
+        Some((excerpt, span)) => {
+            let mark = mark(&excerpt, span, finding);
+            let annotation = AnnotationKind::Context.span(mark);
+            group.element(Snippet::source(excerpt.text).line_start(line).path(path).annotation(annotation))
+        }
         None => group.element(origin(path, place.line)),
     }
+}
+
+/// What to mark of a line (bytes of the excerpt): what the finding is about, or else how the line begins.
+fn mark(excerpt: &Excerpt, line: Range<usize>, finding: &Finding) -> Range<usize> {
+    let text = &excerpt.text[line.clone()];
+    let beginning = || {
+        let word = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+        0..word.max(text.chars().next().map_or(0, char::len_utf8))
+    };
+    let word = mentioned(text, finding).unwrap_or_else(beginning);
+    line.start + word.start..line.start + word.end
 }
 
 /// A path without source: a library has no lines, a RECORD of a wheel has.

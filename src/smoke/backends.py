@@ -309,7 +309,7 @@ def root_cause(error):
 def place(error):
     """Where it was raised, relative to the folder of the packages."""
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
+    if not frames or frames[-1].filename == __file__:
         return ""
     path = frames[-1].filename
     for folder in sorted(filter(None, sys.path), key=len, reverse=True):

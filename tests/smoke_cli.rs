@@ -2,6 +2,8 @@
 //! that ships, and misbehaves in every way that has a verdict.
 #![cfg(target_os = "linux")]
 
+#[path = "common/schema.rs"]
+mod schema;
 mod smoke_support;
 
 use std::collections::HashMap;
@@ -59,6 +61,8 @@ impl Machine {
         let json = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
             panic!("{error}: {}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
         });
+        let schema = serde_json::from_str(include_str!("../docs/smoke.schema.json")).unwrap();
+        assert_eq!(schema::problems(&schema, &json), Vec::<String>::new());
         Run { code: output.status.code().unwrap(), json, elapsed }
     }
 
@@ -247,7 +251,7 @@ fn missing_driver_symbol() {
     assert!(!places.is_empty());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, library).unwrap();
-    machine.smoke(&[]).failed(3, "memory", "has no cuMemGetInfo_v2", "CUDA 12.0");
+    machine.smoke(&[]).failed(3, "memory", "has no cuMemGetInfo_v2", "ldconfig");
 }
 
 #[test]

@@ -97,7 +97,11 @@ impl<'p> Linker<'p> {
     }
 
     /// The kept answer to "which constant is this expression", or the one that `question` gives.
-    pub(super) fn kept_constant(&self, key: (ModId, ExprId), question: impl FnOnce() -> Option<Const>) -> Option<Const> {
+    pub(super) fn kept_constant(
+        &self,
+        key: (ModId, ExprId),
+        question: impl FnOnce() -> Option<Const>,
+    ) -> Option<Const> {
         if let Some(known) = self.constants.borrow().get(&key) {
             return known.clone();
         }

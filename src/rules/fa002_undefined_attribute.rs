@@ -292,7 +292,8 @@ fn stop_of(linker: &Linker<'_>, class: ClassRef, f: FnRef) -> Option<u32> {
         }
         let ExprKind::Attribute(_, attr) = data.kind else { continue };
         let range = function.exprs.start as usize..function.exprs.end as usize;
-        let called = module.exprs[range].iter().find(|e| matches!(&e.kind, ExprKind::Call(call) if call.callee == expr));
+        let called =
+            module.exprs[range].iter().find(|e| matches!(&e.kind, ExprKind::Call(call) if call.callee == expr));
         let Some(call) = called else { continue };
         let raising = methods(linker, class, attr);
         if !raising.is_empty() && raising.iter().all(|&g| linker.always_raises(g)) {

@@ -41,7 +41,11 @@ impl Machine {
 
     /// What to do when the library of the driver is not found.
     pub fn without_library(&self) -> String {
-        if self.container {
+        if cfg!(target_feature = "crt-static") {
+            "This fa-doctor is linked statically and cannot load a library. Use the build for glibc: \
+             pip install --force-reinstall fa-doctor"
+                .to_owned()
+        } else if self.container {
             CONTAINER.to_owned()
         } else if self.nodes == Nodes::Usable {
             "The kernel driver is loaded but its library is not installed or not on the search path. Check with: \

@@ -120,8 +120,8 @@ fn abnormal_end(name: StageName, ended: &child::Ended, limit: Duration) -> Stage
     };
     if let Some((_, rest)) = ended.stderr.split_once("Missing symbol ") {
         let symbol: String = rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-        let advice = "The driver library is older than CUDA 12.0 or not NVIDIA's. See which one is used: \
-                      ldconfig -p | grep libcuda";
+        let advice = "The driver library is very old, or something else that calls itself libcuda. See which one is \
+                      used: ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH";
         return fail(format!("the driver library has no {symbol}, needed for {doing}"), advice, true);
     }
     let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");

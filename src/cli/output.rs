@@ -32,22 +32,19 @@ pub struct Plan {
 }
 
 impl OutputArgs {
-    /// Pairs files with formats. An extension that only one format uses decides (`.sarif`, `.html`, `.md`, `.xml`);
-    /// other files take the `--format` options in order, then `.json` and `.txt` mean what they say. A format that is
-    /// left over goes to standard output.
+    /// Pairs files with formats. A file takes the first `--format` that its extension allows, else the format that its
+    /// extension names; with an extension that says nothing it takes the next `--format`. A format that is left over
+    /// goes to standard output.
     pub fn plan(&self) -> Result<Plan, Failure> {
         let mut formats = self.format.clone();
         let mut files = Vec::new();
         for path in &self.output {
-            let format = match Format::of_extension(path) {
-                Some(format) => {
-                    if let Some(index) = formats.iter().position(|given| *given == format) {
-                        formats.remove(index);
-                    }
-                    format
-                }
-                None if !formats.is_empty() => formats.remove(0),
-                None => Format::of_usual_extension(path).ok_or_else(|| no_format(path))?,
+            let allowed = Format::of_extension(path);
+            let given = formats.iter().position(|given| allowed.is_empty() || allowed.contains(given));
+            let format = match (given, allowed) {
+                (Some(index), _) => formats.remove(index),
+                (None, [first, ..]) => *first,
+                (None, []) => return Err(no_format(path)),
             };
             files.push((path.clone(), format));
         }
@@ -119,6 +116,9 @@ mod tests {
         assert_eq!(plan(&[], &["a.json"]), planned(None, &[("a.json", Format::Json)]));
         assert_eq!(plan(&[Format::Json], &["a.out"]), planned(None, &[("a.out", Format::Json)]));
         assert_eq!(plan(&[Format::Concise], &["a.txt"]), planned(None, &[("a.txt", Format::Concise)]));
+        assert_eq!(plan(&[Format::Sarif], &["a.json"]), planned(None, &[("a.json", Format::Sarif)]));
+        let both = [("a.json", Format::Json), ("b.sarif", Format::Sarif)];
+        assert_eq!(plan(&[Format::Github], &["a.json", "b.sarif"]), planned(Some(Format::Github), &both));
         assert_eq!(plan(&[], &["a.out"]).map(|_| ()), Err("the format of `a.out` is not known".into()));
     }
 }

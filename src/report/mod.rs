@@ -319,23 +319,17 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that only files with this extension have.
-    pub fn of_extension(path: &Path) -> Option<Format> {
-        match extension(path)?.as_str() {
-            "sarif" => Some(Format::Sarif),
-            "md" | "markdown" => Some(Format::Markdown),
-            "xml" => Some(Format::Junit),
-            "html" | "htm" => Some(Format::Html),
-            _ => None,
-        }
-    }
-
-    /// The format that files with this extension usually have.
-    pub fn of_usual_extension(path: &Path) -> Option<Format> {
-        match extension(path)?.as_str() {
-            "txt" | "log" => Some(Format::Text),
-            "json" => Some(Format::Json),
-            _ => Format::of_extension(path),
+    /// The formats that files with this extension have, the usual one first; none for an extension that says nothing.
+    pub fn of_extension(path: &Path) -> &'static [Format] {
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        match extension.to_ascii_lowercase().as_str() {
+            "txt" | "log" => &[Format::Text, Format::Concise, Format::Github],
+            "json" => &[Format::Json, Format::Sarif],
+            "sarif" => &[Format::Sarif],
+            "md" | "markdown" => &[Format::Markdown],
+            "xml" => &[Format::Junit],
+            "html" | "htm" => &[Format::Html],
+            _ => &[],
         }
     }
 
@@ -366,10 +360,6 @@ impl Format {
             Format::Html => html::write(report, view, out),
         }
     }
-}
-
-fn extension(path: &Path) -> Option<String> {
-    Some(path.extension()?.to_str()?.to_ascii_lowercase())
 }
 
 /// `1 file`, `2 files`.

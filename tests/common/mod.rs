@@ -30,7 +30,7 @@ class Forward:
 
 /// A site-packages folder with one distribution that has this module.
 pub fn site(folder: &Path, forward: &str) {
-    write(folder, "flash_attn/cute/__init__.py", "");
+    write(folder, "flash_attn/cute/__init__.py", "from .forward import Forward\n");
     write(folder, "flash_attn/cute/forward.py", forward);
     let info = "flash_attn_4-4.99.0.dist-info";
     write(folder, &format!("{info}/METADATA"), "Metadata-Version: 2.1\nName: flash-attn-4\nVersion: 4.99.0\n");

@@ -1,0 +1,277 @@
+//! The command line as a user meets it: exit codes, formats, settings, messages.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{BROKEN, FIXED, doctor, run, schema, site, write};
+use serde_json::Value;
+
+const FORMATS: [&str; 8] = ["text", "concise", "json", "sarif", "github", "markdown", "junit", "html"];
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn exit_codes_are_the_same_in_every_format() {
+    let place = folder();
+    site(&place.path().join("broken"), BROKEN);
+    site(&place.path().join("fixed"), FIXED);
+    site(&place.path().join("unreadable"), FIXED);
+    write(&place.path().join("unreadable"), "flash_attn/cute/other.py", "def f(:\n");
+    fs::create_dir(place.path().join("empty")).expect("a folder");
+    for format in FORMATS {
+        for (target, code) in [("broken", 1), ("fixed", 0), ("unreadable", 3), ("empty", 3), ("absent", 2)] {
+            let run = run(place.path(), &format!("scan {target} --format {format}"));
+            assert_eq!(run.code, code, "{target} as {format}: {}{}", run.out, run.err);
+        }
+    }
+}
+
+#[test]
+fn a_finding_wins_over_what_could_not_be_checked() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    write(place.path(), "flash_attn/cute/other.py", "def f(:\n");
+    let run = run(place.path(), "scan . --format json");
+    let report: Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(run.code, 1, "{}", run.out);
+    assert_eq!(report["findings"][0]["code"], "FA001");
+    assert_eq!(report["incomplete"][0]["path"], "flash_attn/cute/other.py");
+}
+
+#[test]
+fn fail_on_decides_what_fails() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    for (fail_on, code) in [("error", 1), ("warning", 1), ("info", 1), ("never", 0)] {
+        assert_eq!(run(place.path(), &format!("scan . --fail-on {fail_on}")).code, code, "{fail_on}");
+    }
+    write(place.path(), "fa-doctor.toml", "[severity]\nFA001 = 'warning'\n");
+    for (fail_on, code) in [("error", 0), ("warning", 1)] {
+        assert_eq!(run(place.path(), &format!("scan . --fail-on {fail_on}")).code, code, "{fail_on}");
+    }
+}
+
+#[test]
+fn a_wrong_folder_never_looks_like_a_clean_one() {
+    let place = folder();
+    let empty = run(place.path(), "scan .");
+    assert_eq!((empty.code, empty.out.as_str()), (3, ""));
+    assert!(empty.err.contains("nothing to scan") && empty.err.contains("hint:"), "{}", empty.err);
+    write(place.path(), "other/__init__.py", "x = 1\n");
+    write(place.path(), "other-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: other\nVersion: 1.0\n");
+    let other = run(place.path(), "scan .");
+    assert_eq!((other.code, other.out.as_str()), (3, ""));
+    let json = run(place.path(), "scan . --format json --output also.sarif");
+    let report: Value = serde_json::from_str(&json.out).expect("a report all the same");
+    assert_eq!((json.code, &report["incomplete"][0]["path"]), (3, &".".into()));
+    assert!(place.path().join("also.sarif").is_file());
+    let nobody = doctor(place.path()).env("PATH", "").arg("scan").output().expect("runs");
+    assert_eq!(nobody.status.code(), Some(3));
+}
+
+#[test]
+fn wrong_usage_says_what_to_do() {
+    let place = folder();
+    site(place.path(), FIXED);
+    for (arguments, needle) in [
+        ("scan absent", "no such file or folder: absent"),
+        ("scan . --select XX", "there is no rule `XX`"),
+        ("scan . --ignore FA999", "there is no rule `FA999`"),
+        ("scan . --arch blackwell", "known are"),
+        ("scan . --format json --format sarif", "--output"),
+        ("scan . --output x.unknown", "the format of `x.unknown` is not known"),
+        ("scan . --output absent/x.json", "cannot write"),
+        ("scan . --baseline absent.json", "cannot read the baseline"),
+        ("scan . --config absent.toml", "cannot read absent.toml"),
+        ("scan . --rules absent", "absent"),
+        ("explain FA999", "fa-doctor rules"),
+        ("frobnicate", "unrecognized subcommand"),
+        ("merge fa-doctor-absent.json", "cannot read"),
+    ] {
+        let run = run(place.path(), arguments);
+        assert_eq!(run.code, 2, "{arguments}: {}{}", run.out, run.err);
+        assert!(run.err.contains(needle), "{arguments}: {}", run.err);
+        assert!(run.err.starts_with("error: ") && !run.err.contains("panicked"), "{arguments}: {}", run.err);
+    }
+}
+
+#[test]
+fn json_fits_the_schema_and_is_the_same_every_time() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    let contract: Value = serde_json::from_str(include_str!("../docs/schema.json")).expect("JSON");
+    let once = || {
+        let mut report: Value = serde_json::from_str(&run(place.path(), "scan . --format json").out).expect("JSON");
+        assert_eq!(schema::problems(&contract, &report), Vec::<String>::new());
+        report["summary"]["elapsed_ms"] = 0.into();
+        report.to_string()
+    };
+    assert_eq!(once(), once());
+}
+
+#[test]
+fn one_run_writes_as_many_files_as_asked() {
+    let place = folder();
+    site(&place.path().join("site"), BROKEN);
+    let outputs = "--output a.json --output b.sarif --output c.html --output d.md --output e.xml";
+    let run = run(place.path(), &format!("scan site --format concise {outputs}"));
+    assert_eq!(run.code, 1);
+    assert!(run.out.starts_with("site/flash_attn/cute/forward.py:6:21: FA001 "), "{}", run.out);
+    let read = |name: &str| fs::read_to_string(place.path().join(name)).expect(name);
+    assert_eq!(serde_json::from_str::<Value>(&read("a.json")).expect("JSON")["schema"], 1);
+    assert_eq!(serde_json::from_str::<Value>(&read("b.sarif")).expect("JSON")["version"], "2.1.0");
+    assert!(read("c.html").starts_with("<!doctype html>"));
+    assert!(read("d.md").starts_with("### fa-doctor: 1 error"));
+    assert!(read("e.xml").starts_with("<?xml"));
+    assert_eq!(common::run(place.path(), "scan site --output f.txt").out, "");
+    assert!(read("f.txt").starts_with("error[FA001]"));
+}
+
+#[test]
+fn scanning_writes_nothing() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    let before = listing(place.path());
+    run(place.path(), "scan .");
+    assert_eq!(listing(place.path()), before);
+}
+
+fn listing(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in walkdir::WalkDir::new(folder).sort_by_file_name() {
+        names.push(entry.expect("an entry").path().display().to_string());
+    }
+    names
+}
+
+#[test]
+fn settings_ignore_with_a_reason_and_report_what_is_stale() {
+    let place = folder();
+    site(&place.path().join("site"), BROKEN);
+    let ignore = "[[ignore]]\ncode = 'FA001'\npath = 'flash_attn/**'\nreason = 'known'\n";
+    write(place.path(), "fa-doctor.toml", ignore);
+    let ignored = run(place.path(), "scan site");
+    assert_eq!(ignored.code, 0, "{}", ignored.out);
+    assert!(ignored.out.contains("1 finding ignored by"), "{}", ignored.out);
+    site(&place.path().join("site"), FIXED);
+    let stale = run(place.path(), "scan site");
+    assert!(stale.out.contains("fa-doctor.toml:1 matches nothing"), "{}", stale.out);
+    site(&place.path().join("site"), BROKEN);
+    write(place.path(), "fa-doctor.toml", &format!("{ignore}until = 2020-01-01\n"));
+    let over = run(place.path(), "scan site --format json");
+    assert_eq!(over.code, 1);
+    assert!(over.err.contains("ended on 2020-01-01"), "{}", over.err);
+    write(place.path(), "fa-doctor.toml", "selekt = []\n");
+    let wrong = run(place.path(), "scan site");
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("unknown field `selekt`"), "{}", wrong.err);
+}
+
+#[test]
+fn config_shows_where_settings_come_from() {
+    let place = folder();
+    write(place.path(), "pyproject.toml", "[tool.fa-doctor]\nfail-on = 'warning'\narch = ['12.0']\n");
+    let run = run(place.path(), "config --arch sm_90");
+    assert_eq!(run.code, 0, "{}", run.err);
+    let line = |key: &str| run.out.lines().find(|line| line.starts_with(key)).unwrap_or_default().to_owned();
+    assert!(line("fail-on").contains("warning") && line("fail-on").ends_with("pyproject.toml"), "{}", run.out);
+    assert!(line("arch").contains("sm_90") && line("arch").ends_with("command line"), "{}", run.out);
+    assert!(line("select").ends_with("default"), "{}", run.out);
+}
+
+#[test]
+fn a_baseline_leaves_only_what_is_new() {
+    let place = folder();
+    site(&place.path().join("site"), BROKEN);
+    assert_eq!(run(place.path(), "scan site --write-baseline known.json").code, 0);
+    let known = run(place.path(), "scan site --baseline known.json");
+    assert_eq!(known.code, 0, "{}", known.out);
+    assert!(known.out.contains("1 finding already in the baseline"), "{}", known.out);
+    site(&place.path().join("site"), &format!("{BROKEN}\n\ndef f():\n    return absent\n"));
+    assert_eq!(run(place.path(), "scan site --baseline known.json").code, 1);
+}
+
+#[test]
+fn colour_is_asked_for_or_left_out() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    assert!(!run(place.path(), "scan .").out.contains('\u{1b}'));
+    assert!(run(place.path(), "scan . --color always").out.contains('\u{1b}'));
+    let forced = doctor(place.path()).args(["scan", "."]).env("CLICOLOR_FORCE", "1").output().expect("runs");
+    assert!(forced.stdout.contains(&0x1b));
+    let mut plain = doctor(place.path());
+    let plain = plain.args(["scan", "."]).env("CLICOLOR_FORCE", "1").env("NO_COLOR", "1").output().expect("runs");
+    assert!(!plain.stdout.contains(&0x1b));
+}
+
+#[test]
+fn text_fits_80_columns() {
+    let place = folder();
+    site(&place.path().join("site"), BROKEN);
+    for line in run(place.path(), "scan site").out.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn help_is_short_grouped_and_has_an_example() {
+    let place = folder();
+    let help = run(place.path(), "--help").out;
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.len() >= 10, "{help}");
+    for command in commands {
+        let run = run(place.path(), &format!("{command} --help"));
+        assert_eq!(run.code, 0, "{command}");
+        assert!(run.out.contains("\nExample"), "{command}: {}", run.out);
+        assert!(run.out.lines().count() <= 60, "{command}: {}", run.out);
+        assert_eq!(run.out, common::run(place.path(), &format!("{command} -h")).out);
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let place = folder();
+    site(place.path(), BROKEN);
+    let mut command = doctor(place.path());
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output =
+        command.args(["scan", "."]).stdout(writer).stderr(std::process::Stdio::piped()).output().expect("runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn results_of_nodes_are_merged() {
+    let place = folder();
+    site(&place.path().join("broken"), BROKEN);
+    site(&place.path().join("fixed"), FIXED);
+    for (node, target) in [("gpu-1", "broken"), ("gpu-2", "fixed"), ("gpu-3", "fixed")] {
+        run(place.path(), &format!("scan {target} --output {node}.json"));
+    }
+    let merged = run(place.path(), "merge gpu-1.json gpu-2.json gpu-3.json");
+    assert_eq!(merged.code, 1);
+    assert!(merged.out.contains("error FA001") && merged.out.contains("1 node: gpu-1"), "{}", merged.out);
+    assert!(merged.out.contains("3 nodes: 2 clean, 1 failing"), "{}", merged.out);
+    assert_eq!(run(place.path(), "merge gpu-2.json gpu-3.json").code, 0);
+    let json = run(place.path(), "merge gpu-1.json gpu-2.json --format json");
+    let value: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(value["nodes"][0]["status"], "failing");
+}
+
+#[test]
+fn the_report_for_an_issue_tells_no_private_place() {
+    let place = folder();
+    let home = place.path().join("home/somebody");
+    let environment = home.join("site");
+    site(&environment, BROKEN);
+    let output = doctor(place.path()).arg("report").arg(&environment).env("HOME", &home).output().expect("runs");
+    let block = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(block.contains("error FA001") && block.contains("| GPU |"), "{block}");
+    assert!(!block.contains("somebody"), "{block}");
+}

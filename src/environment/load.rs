@@ -211,11 +211,11 @@ impl Loader {
     fn add_checkout(&mut self, path: &Path) -> Result<(), LoadError> {
         let entry = self.add_folder(path, RootKind::Checkout)?;
         let tree = &self.paths.roots[entry.root.0 as usize].tree;
-        let folders = project::import_folders(tree, path);
-        for folder in folders {
-            let folder = SearchEntry { root: entry.root, prefix: join(&entry.prefix, &folder) };
-            self.paths.append(folder.clone());
-            self.projects.push(folder);
+        let at = |folder: String| SearchEntry { root: entry.root, prefix: join(&entry.prefix, &folder) };
+        let imported: Vec<_> = project::import_folders(tree, path).into_iter().map(at).collect();
+        self.projects.extend(imported.iter().cloned().chain(project::nested_packages(tree).into_iter().map(at)));
+        for folder in imported {
+            self.paths.append(folder);
         }
         Ok(())
     }

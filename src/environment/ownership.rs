@@ -81,8 +81,12 @@ impl Environment {
     }
 
     fn claims(&self) -> FxHashMap<(RootId, String), Claim> {
-        let names: Vec<Vec<String>> =
-            self.distributions.par_iter().map(|d| d.top_level(&self.root(d.root).tree)).collect();
+        // What a project in a checkout would install is told by its folder.
+        let names = self.distributions.par_iter().map(|distribution| match distribution.is_project() {
+            true => Vec::new(),
+            false => distribution.top_level(&self.root(distribution.root).tree),
+        });
+        let names: Vec<Vec<String>> = names.collect();
         let mut claims: FxHashMap<(RootId, String), Claim> = FxHashMap::default();
         for (index, names) in names.iter().enumerate() {
             let distribution = &self.distributions[index];

@@ -15,7 +15,7 @@ pub(super) fn import_folders(tree: &Tree, path: &Path) -> Vec<String> {
     folders.extend(source_folders(tree, ""));
     // Repositories of several projects: `hopper/setup.py`, `python/pyproject.toml`.
     for (name, kind) in tree.list("") {
-        if kind == EntryKind::Folder && is_project(&path.join(&name)) && !tree.is_file(&join(&name, "__init__.py")) {
+        if kind == EntryKind::Folder && is_project(&path.join(&name)) {
             folders.extend(source_folders(tree, &name));
             folders.push(name);
         }
@@ -81,34 +81,73 @@ pub(super) fn distribution(tree: &Tree, base: &SearchEntry) -> Option<Distributi
         let version = project.get("version").and_then(|version| version.as_str()).map(str::to_owned);
         return Some(named("pyproject.toml", name.to_owned(), version));
     }
-    for file in ["setup.cfg", "setup.py"] {
+    let text = |file: &str| {
         let bytes = tree.read(&join(folder, file)).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let value = |key: &str| assigned(&text, key, file == "setup.cfg");
-        if let Some(name) = value("name").or_else(|| value("PACKAGE_NAME")) {
-            return Some(named(file, name, value("version")));
-        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let config = text("setup.cfg");
+    if let Some(name) = setting(&config, "name") {
+        return Some(named("setup.cfg", name, setting(&config, "version")));
     }
-    None
+    let setup = text("setup.py");
+    let name = argument(&setup, "name")?;
+    Some(named("setup.py", name, argument(&setup, "version")))
 }
 
-/// The literal that the first line `key = ..` with one gives; in an INI file it has no quotes.
-fn assigned(text: &str, key: &str, ini: bool) -> Option<String> {
-    text.lines().find_map(|line| {
-        let value = line.trim().strip_prefix(key)?.trim_start().strip_prefix('=')?.trim();
-        let literal = if ini { value } else { value.strip_prefix(['"', '\''])?.split(['"', '\'']).next()? };
-        (!literal.is_empty()).then(|| literal.to_owned())
+/// The packages of a checkout that are projects of their own: `flash_attn/cute/pyproject.toml` with a name.
+pub(super) fn nested_packages(tree: &Tree) -> Vec<String> {
+    let folders = |folder: &str| {
+        let entries = tree.list(folder).into_iter().filter(|(_, kind)| *kind == EntryKind::Folder);
+        entries.map(|(name, _)| join(folder, &name)).collect::<Vec<_>>()
+    };
+    let two_levels = folders("").into_iter().flat_map(|folder| {
+        let below = folders(&folder);
+        std::iter::once(folder).chain(below)
+    });
+    let is_package = |folder: &String| tree.is_file(&join(folder, "__init__.py"));
+    let is_named = |folder: &String| pyproject(tree, folder).is_some_and(|table| dig(&table, &["project"]).is_some());
+    two_levels.filter(|folder| is_package(folder) && is_named(folder)).collect()
+}
+
+/// The value of `key = ..` in an INI file.
+fn setting(text: &str, key: &str) -> Option<String> {
+    let values = text.lines().filter_map(|line| line.trim_end().strip_prefix(key)?.trim_start().strip_prefix('='));
+    values.map(str::trim).find(|value| !value.is_empty()).map(str::to_owned)
+}
+
+/// The literal that the call of `setup` gives for an argument, directly or by a name that is assigned one.
+fn argument(text: &str, key: &str) -> Option<String> {
+    let call = text.rfind("setup(").map(|at| &text[at + "setup(".len()..])?;
+    let start = call.match_indices(key).find_map(|(at, _)| {
+        let is_start = call[..at].ends_with(|c: char| c.is_whitespace() || c == '(' || c == ',') || at == 0;
+        call[at + key.len()..].trim_start().strip_prefix('=').filter(|_| is_start)
+    })?;
+    let value = start.trim_start();
+    literal(value).or_else(|| {
+        let end = value.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(value.len());
+        assigned(text, &value[..end])
     })
 }
 
-/// Dynamic versions end up in a file of the package.
+/// The literal of the first line `name = ".."`.
+fn assigned(text: &str, name: &str) -> Option<String> {
+    let values = text.lines().filter_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix('='));
+    values.filter_map(|value| literal(value.trim_start())).next()
+}
+
+fn literal(text: &str) -> Option<String> {
+    let (value, _) = super::pth::string(text)?;
+    (!value.is_empty()).then_some(value)
+}
+
+/// Dynamic versions end up in a file of the package, or of the folder itself.
 fn version_in_package(tree: &Tree, folder: &str, name: &str) -> Option<String> {
     let package = join(folder, &normalize(name).replace('-', "_"));
-    ["_version.py", "version.py", "__init__.py"].iter().find_map(|file| {
-        let bytes = tree.read(&join(&package, file)).ok()?;
+    let files = ["_version.py", "version.py", "__init__.py"].iter().map(|file| join(&package, file));
+    files.chain([join(folder, "__init__.py")]).find_map(|file| {
+        let bytes = tree.read(&file).ok()?;
         let text = String::from_utf8_lossy(&bytes);
-        let version =
-            assigned(&text, "__version__ = version", false).or_else(|| assigned(&text, "__version__", false))?;
+        let version = assigned(&text, "__version__ = version").or_else(|| assigned(&text, "__version__"))?;
         version.parse::<pep440_rs::Version>().is_ok().then_some(version)
     })
 }

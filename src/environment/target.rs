@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::distribution::is_info;
 use super::metadata::{name_and_version, normalize};
@@ -73,7 +73,8 @@ pub(super) fn classify(path: &Path) -> Result<Vec<Target>, LoadError> {
         return Ok(vec![Target::Prefix(prefix)]);
     }
     if holds("__init__.py") {
-        return classify(package_root(path));
+        let root = package_root(path).filter(|root| root != path);
+        return root.map_or_else(|| Err(nothing_in(path)), |root| classify(&root));
     }
     let several = wheels_in(path, &names)?;
     if !several.is_empty() {
@@ -142,9 +143,10 @@ fn is_site_name(path: &Path) -> bool {
     name.is_some_and(|name| name == "site-packages" || name == "dist-packages")
 }
 
-/// Whether a folder is a source project.
+/// Whether a folder is a source project. A package with settings of its own (`flash_attn/pyproject.toml`) is none.
 pub(super) fn is_project(path: &Path) -> bool {
-    ["pyproject.toml", "setup.py", "setup.cfg"].iter().any(|name| path.join(name).is_file())
+    let holds = |name: &str| path.join(name).is_file();
+    holds("setup.py") || (holds("pyproject.toml") || holds("setup.cfg")) && !holds("__init__.py")
 }
 
 /// Whether a folder is a package, or a namespace with packages right inside.
@@ -158,15 +160,21 @@ fn holds_packages(folder: &Path) -> bool {
 
 /// The folder that a package is imported from. `flash_attn/cute` may lie in a namespace, which has no `__init__.py`:
 /// the nearest folder that is an installation or a project decides, before the first without one.
-fn package_root(package: &Path) -> &Path {
-    let is_installation = |folder: &&Path| {
+fn package_root(package: &Path) -> Option<PathBuf> {
+    let is_installation = |folder: &Path| {
         is_site_name(folder) || is_project(folder) || list(folder).is_ok_and(|names| !infos(&names).is_empty())
     };
-    let above = || package.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    above()
-        .find(is_installation)
-        .or_else(|| above().find(|folder| !folder.join("__init__.py").exists()))
-        .unwrap_or(package)
+    let place = package.canonicalize().ok()?;
+    let mut above = place.ancestors().enumerate().skip(1);
+    let found = above.clone().find(|(_, folder)| is_installation(folder));
+    let (levels, folder) = found.or_else(|| above.find(|(_, folder)| !folder.join("__init__.py").exists()))?;
+    // As the user wrote it, where that can be shortened to it.
+    let is_plain = package.components().all(|part| matches!(part, Component::Normal(_) | Component::RootDir));
+    match package.ancestors().nth(levels).filter(|_| is_plain) {
+        Some(given) if given.as_os_str().is_empty() => Some(PathBuf::from(".")),
+        Some(given) => Some(given.to_owned()),
+        None => Some(folder.to_owned()),
+    }
 }
 
 /// The wheels and unpacked wheels right inside a folder.

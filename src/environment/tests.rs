@@ -186,12 +186,14 @@ fn editable_installs_show_what_they_map() {
 #[test]
 fn a_checkout_is_called_what_its_files_say() {
     let files = files(&[
-        (
-            "pyproject.toml",
-            "[project]\nname = \"Flash_Attn\"\ndynamic = [\"version\"]\n[tool.setuptools.packages.find]\nwhere = [\"lib\"]\n",
-        ),
+        ("setup.py", "NAME = \"Flash_Attn\"\next(name=\"other\")\nsetup(\n    name=NAME,\n    version=version(),\n)\n"),
+        ("pyproject.toml", "[tool.setuptools.packages.find]\nwhere = [\"lib\"]\n"),
         ("flash_attn/__init__.py", "__version__ = \"2.8.3\"\n"),
-        ("hopper/setup.py", "setup(\n    name=PACKAGE,\n    version='3.0.0b1',\n)\nPACKAGE_NAME = 'flash_attn_3'\n"),
+        ("flash_attn/pyproject.toml", "[tool.ruff]\n"),
+        ("flash_attn/cute/__init__.py", ""),
+        ("flash_attn/cute/pyproject.toml", "[project]\nname = \"flash-attn-4\"\ndynamic = [\"version\"]\n"),
+        ("hopper/__init__.py", "__version__ = '3.0.0'\n"),
+        ("hopper/setup.py", "setup(name='flash_attn_3', version=read())\n"),
         ("hopper/flash_attn_interface.py", ""),
         ("lib/x/__init__.py", ""),
         ("src/__init__.py", ""),
@@ -199,10 +201,14 @@ fn a_checkout_is_called_what_its_files_say() {
     ]);
     let environment = load(&[files.path()]);
     assert_eq!(search_path(&environment), [(0, ""), (0, "lib"), (0, "hopper")]);
-    assert_eq!(names(&environment), ["flash-attn 2.8.3", "flash-attn-3 3.0.0b1"]);
-    assert_eq!(environment.owner(RootId(0), "flash_attn/__init__.py").map(|d| d.name.as_str()), Some("flash-attn"));
-    let hopper = environment.owner(RootId(0), "hopper/flash_attn_interface.py");
-    assert_eq!(hopper.map(|d| d.name.as_str()), Some("flash-attn-3"));
+    assert_eq!(names(&environment), ["flash-attn 2.8.3", "flash-attn-3 3.0.0", "flash-attn-4 unknown"]);
+    let owner = |path: &str| environment.owner(RootId(0), path).map(|d| d.name.as_str());
+    assert_eq!(owner("flash_attn/__init__.py"), Some("flash-attn"));
+    assert_eq!(owner("flash_attn/cute/interface.py"), Some("flash-attn-4"));
+    assert_eq!(owner("hopper/flash_attn_interface.py"), Some("flash-attn-3"));
+    for package in ["flash_attn", "flash_attn/cute"] {
+        assert_eq!(search_path(&load(&[&files.path().join(package)])), search_path(&environment));
+    }
 }
 
 #[test]

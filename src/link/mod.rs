@@ -24,6 +24,7 @@ pub use condition::Const;
 pub use guards::{Protection, Truth};
 pub use linker::Linker;
 pub use modules::{Located, Node, NodeKind};
+pub use names::is_ancestor;
 pub use reach::Reach;
 pub use signature::{Callee, Signature};
 pub use stores::{Read, SelfIndex, Store, Stores};

@@ -1,0 +1,137 @@
+//! A call with a keyword that the callee does not have goes through the compatibility adapter.
+
+use super::{Deriver, Site};
+use crate::environment::tree::{join, split};
+use crate::finding::{Applicability, Edit, Fix};
+use crate::fix::adapter;
+use crate::link::{Const, Mismatch, ModId, Resolution, Value, bind};
+use crate::packs::{Argument, Decorator};
+use crate::python::ir::{ArgumentKind, ExprId, ExprKind};
+
+pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
+    let (expr, call) = site.call_of_argument()?;
+    let surplus = unexpected(deriver, site.id, expr)?;
+    // A call that could only ever fail, in other words than today, is not repaired.
+    let passes = |&index: &usize| {
+        let argument = &call.arguments[index];
+        match argument.kind {
+            ArgumentKind::Keyword(name) => {
+                let facts = deriver.packs().arguments.get(name.as_str());
+                may_be_neutral(deriver, site.id, argument.value, facts)
+            }
+            _ => true,
+        }
+    };
+    if !deriver.degraded && !surplus.iter().all(passes) || is_kernel(deriver, site.id, call.callee) {
+        return None;
+    }
+    let package = match (site.module.is_package, site.module.name.rsplit_once('.')) {
+        (true, _) => site.module.name.as_str(),
+        (false, Some((package, _))) => package,
+        (false, None) => "",
+    };
+    let module = if package.is_empty() { adapter::MODULE.to_owned() } else { format!("{package}.{}", adapter::MODULE) };
+    let path = join(split(&site.module.path).0, &format!("{}.py", adapter::MODULE));
+
+    let mut edits = site.source.wrap_call(call, adapter::CALL);
+    let scope = &site.module[crate::python::Module::SCOPE];
+    if !scope.names.contains_key(&crate::python::Symbol::new(adapter::CALL)) {
+        edits.push(site.source.insert_import(&format!("from {module} import {}", adapter::CALL)));
+    }
+    if !deriver.context.environment.root(site.module.root).tree.is_file(&path) {
+        let content = adapter::render(deriver.packs(), deriver.degraded);
+        edits.push(Edit { path, start: 0, end: 0, content, root: site.module.root });
+    }
+    let names = surplus.iter().map(|&index| match call.arguments[index].kind {
+        ArgumentKind::Keyword(name) => format!("`{name}`"),
+        _ => format!("`{}`", site.module.slice(call.arguments[index].span)),
+    });
+    let names: Vec<String> = names.collect();
+    let callee = site.module.slice(site.module[call.callee].span);
+    let does = if deriver.degraded { "dropping" } else { "leaving out, where that changes nothing," };
+    Some(Fix {
+        applicability: Applicability::Safe,
+        title: format!("Call `{callee}` through an adapter, {does} {}", names.join(" and ")),
+        edits,
+    })
+}
+
+/// The arguments of a call that no parameter of its callee takes, if the call fits without them.
+pub(super) fn unexpected(deriver: &Deriver<'_>, id: ModId, expr: ExprId) -> Option<Vec<usize>> {
+    let linker = &deriver.linker;
+    let module = linker.module(id);
+    let ExprKind::Call(call) = &module[expr].kind else { return None };
+    let Resolution::Found(values) = linker.eval(id, call.callee) else { return None };
+    let given = linker.arguments(id, &call.arguments);
+    let mut surplus = Vec::new();
+    for value in &values {
+        let (target, mut arguments) = linker.flatten(value, &given);
+        let callee = linker.callee(target)?;
+        loop {
+            match bind(&callee.signature, &arguments) {
+                Ok(()) => break,
+                Err(Mismatch::UnexpectedKeyword(name, Some(index))) => {
+                    arguments.keywords.retain(|(other, _)| *other != name);
+                    if !surplus.contains(&index) {
+                        surplus.push(index);
+                    }
+                }
+                // Something is missing, or too much in another way, or the keyword is hidden in a partial.
+                Err(_) => return None,
+            }
+        }
+    }
+    surplus.sort_unstable();
+    (!surplus.is_empty()).then_some(surplus)
+}
+
+/// Whether the callee is a kernel: its calls are read by a compiler, not run.
+fn is_kernel(deriver: &Deriver<'_>, id: ModId, callee: ExprId) -> bool {
+    let linker = &deriver.linker;
+    let Resolution::Found(values) = linker.eval(id, callee) else { return false };
+    values.iter().any(|value| match value {
+        Value::Function(f) | Value::Bound(f) => {
+            let decorators = linker.module(f.module)[f.function].decorators.iter();
+            decorators.into_iter().any(|&at| linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a value may be None, or one of those that change nothing.
+fn may_be_neutral(deriver: &Deriver<'_>, id: ModId, value: ExprId, facts: Option<&Argument>) -> bool {
+    let module = deriver.linker.module(id);
+    let listed = |texts: &[&str]| {
+        facts.is_some_and(|facts| facts.neutral.iter().any(|neutral| texts.contains(&neutral.as_str())))
+    };
+    if let Some(constant) = deriver.linker.constant(id, value) {
+        return match constant {
+            Const::None => true,
+            Const::Bool(true) => listed(&["True"]),
+            Const::Bool(false) => listed(&["False", "0", "0.0"]),
+            Const::Int(number) => listed(&[&number.to_string(), &format!("{number}.0")]),
+            _ => facts.is_some_and(|facts| facts.neutral.iter().any(|text| text == module.slice(module[value].span))),
+        };
+    }
+    match &module[value].kind {
+        ExprKind::If(parts) => parts[1..].iter().any(|&part| may_be_neutral(deriver, id, part, facts)),
+        ExprKind::And(parts) | ExprKind::Or(parts) => {
+            parts.iter().any(|&part| may_be_neutral(deriver, id, part, facts))
+        }
+        ExprKind::Compare(..) | ExprKind::Not(_) => listed(&["True", "False"]),
+        ExprKind::Tuple(_) | ExprKind::List(_) => {
+            facts.is_some_and(|facts| facts.neutral.iter().any(|neutral| neutral.starts_with(['(', '['])))
+        }
+        ExprKind::Constant(_) => {
+            facts.is_some_and(|facts| facts.neutral.iter().any(|text| text == module.slice(module[value].span)))
+        }
+        ExprKind::Binary(..)
+        | ExprKind::Negative(_)
+        | ExprKind::Lambda(_)
+        | ExprKind::Dict(_)
+        | ExprKind::Set(_)
+        | ExprKind::Comprehension(_)
+        | ExprKind::FString(_) => false,
+        _ => true,
+    }
+}

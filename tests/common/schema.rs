@@ -1,4 +1,4 @@
-//! Validates JSON against the keywords of JSON Schema that docs/schema.json uses; any other keyword is an error.
+//! Validates JSON against the keywords of JSON Schema that the schemas in docs/ use; any other keyword is an error.
 
 use serde_json::Value;
 
@@ -72,6 +72,8 @@ fn is_a(value: &Value, kind: &Value) -> bool {
         "null" => value.is_null(),
         "string" => value.is_string(),
         "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),
         other => panic!("type `{other}` is not used"),

@@ -59,18 +59,27 @@ fn the_readme_lists_every_rule() {
     check(&path, &format!("{before}<!-- rules -->\n{table}<!-- end of rules -->{after}"));
 }
 
+/// The lines of a page, and whether each is a heading: a `#` in a code block is not.
+fn lines(markdown: &str) -> Vec<(&str, bool)> {
+    let mut code = false;
+    let mut lines = Vec::new();
+    for line in markdown.lines() {
+        code ^= line.starts_with("```");
+        lines.push((line, !code && line.starts_with("# ")));
+    }
+    lines
+}
+
 #[test]
 fn every_rule_has_its_page_and_no_page_is_left_over() {
     let mut expected = Vec::new();
     for info in registry::all().iter().map(|rule| rule.info()) {
-        let docs: String = info
-            .docs()
-            .lines()
-            .map(|line| match line.strip_prefix("# ") {
-                Some(heading) => format!("## {heading}\n"),
-                None => format!("{line}\n"),
-            })
-            .collect();
+        let mut docs = String::new();
+        for (line, heading) in lines(&info.docs()) {
+            docs.push_str(if heading { "#" } else { "" });
+            docs.push_str(line);
+            docs.push('\n');
+        }
         let path = root().join(format!("docs/rules/{}.md", info.code));
         check(&path, &format!("# {} {}\n\n{}.\n\n{docs}", info.code, info.name, info.summary));
         expected.push(path);
@@ -85,7 +94,8 @@ fn every_rule_has_its_page_and_no_page_is_left_over() {
 fn every_rule_is_documented_in_the_same_sections() {
     for info in registry::all().iter().map(|rule| rule.info()) {
         let docs = info.docs();
-        let sections: Vec<&str> = docs.lines().filter_map(|line| line.strip_prefix("# ")).collect();
+        let headings = lines(&docs).into_iter().filter(|(_, heading)| *heading);
+        let sections: Vec<&str> = headings.map(|(line, _)| line.trim_start_matches(['#', ' '])).collect();
         let expected = ["What it does", "Why is this bad", "Example", "Fix", "References"];
         assert_eq!(sections, expected, "{}", info.code);
         assert!(!info.summary.ends_with('.'), "{}", info.code);

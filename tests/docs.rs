@@ -81,7 +81,9 @@ fn every_rule_has_its_page_and_no_page_is_left_over() {
             docs.push('\n');
         }
         let path = root().join(format!("docs/rules/{}.md", info.code));
-        check(&path, &format!("# {} {}\n\n{}.\n\n{docs}", info.code, info.name, info.summary));
+        let (first, rest) = info.summary.split_at(1);
+        let summary = format!("{}{rest}", first.to_uppercase());
+        check(&path, &format!("# {} {}\n\n{summary}.\n\n{docs}", info.code, info.name));
         expected.push(path);
     }
     for entry in fs::read_dir(root().join("docs/rules")).expect("the pages") {

@@ -200,19 +200,21 @@ fn findings(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Result
         }
         writeln!(out, "</fieldset>")?;
     }
-    for finding in &report.findings {
+    // On a page the worst comes first; in a terminal it would scroll away.
+    let mut sorted: Vec<_> = report.findings.iter().collect();
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for finding in sorted {
         let open = if finding.severity != Severity::Info && report.findings.len() <= OPEN { " open" } else { "" };
         writeln!(
             out,
             "<details class=\"finding {kind}\" id=\"{id}\"{open}>\n<summary><span class=\"tag\">{kind} {code}</span> {name} \
-             <code class=\"place\">{path}:{line}:{column}</code></summary>\n<div class=\"body\">",
+             <code class=\"place\">{place}</code><span class=\"message\">{message}</span></summary>\n<div class=\"body\">",
             kind = finding.severity.as_str(),
             id = anchor(report, finding),
             code = escape(&finding.code),
             name = escape(&finding.name),
-            path = escape(&finding.path),
-            line = finding.line,
-            column = finding.column,
+            place = escape(&place(&finding.path, finding.line, Place::of(finding).is_file())),
+            message = inline(&finding.message),
         )?;
         body(finding, view, out)?;
         writeln!(out, "</div>\n</details>")?;
@@ -220,8 +222,12 @@ fn findings(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Result
     writeln!(out, "</section>")
 }
 
+/// A path with its line, unless the file as a whole is meant.
+fn place(path: &str, line: u32, whole: bool) -> String {
+    if whole { path.to_owned() } else { format!("{path}:{line}") }
+}
+
 fn body(finding: &Finding, view: &dyn View, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<p class=\"message\">{}</p>", inline(&finding.message))?;
     let mut facts: Vec<String> = Vec::new();
     if let (Some(package), Some(version)) = (&finding.package, &finding.version) {
         facts.push(format!("{package} {version}"));
@@ -232,13 +238,13 @@ fn body(finding: &Finding, view: &dyn View, out: &mut dyn Write) -> io::Result<(
     if !facts.is_empty() {
         writeln!(out, "<p class=\"quiet\">{}</p>", escape(&facts.join(" | ")))?;
     }
-    let place = Place::of(finding);
-    let source = if place.is_file() { None } else { view.source(finding.root, &finding.path) };
-    if let Some(excerpt) = source.as_deref().and_then(|source| Excerpt::around(source, place, 3)) {
-        code(&excerpt, Some(place), finding.line, out)?;
+    let span = Place::of(finding);
+    let source = if span.is_file() { None } else { view.source(finding.root, &finding.path) };
+    if let Some(excerpt) = source.as_deref().and_then(|source| Excerpt::around(source, span, 3)) {
+        code(&excerpt, Some(span), finding.line, out)?;
     }
     for related in &finding.related {
-        let at = format!("{}:{}", related.path, related.line);
+        let at = place(&related.path, related.line, related.line <= 1);
         writeln!(out, "<h3>{} <code class=\"quiet\">{}</code></h3>", inline(&related.message), escape(&at))?;
         // Line 1 stands for the file as a whole.
         let source = if related.line > 1 { view.source(related.root, &related.path) } else { None };

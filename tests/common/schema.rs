@@ -45,9 +45,16 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str, found: &mut V
                 true
             }
             "additionalProperties" => {
-                assert_eq!(argument, &Value::Bool(false));
-                let known = keywords.get("properties").and_then(Value::as_object).expect("properties");
-                value.as_object().is_none_or(|object| object.keys().all(|key| known.contains_key(key)))
+                let known = keywords.get("properties").and_then(Value::as_object);
+                let is_known = |key: &String| known.is_some_and(|known| known.contains_key(key));
+                let others = value.as_object().into_iter().flatten().filter(|(key, _)| !is_known(key));
+                match argument {
+                    Value::Bool(allowed) => *allowed || others.count() == 0,
+                    schema => {
+                        others.for_each(|(key, inner)| check(root, schema, inner, &format!("{place}.{key}"), found));
+                        true
+                    }
+                }
             }
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -71,6 +78,7 @@ fn is_a(value: &Value, kind: &Value) -> bool {
     match kind.as_str().expect("a type") {
         "null" => value.is_null(),
         "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
         "integer" => value.is_u64() || value.is_i64(),
         "number" => value.is_number(),
         "boolean" => value.is_boolean(),

@@ -115,7 +115,11 @@ fn mistakes_point_at_their_line_and_say_what_to_do() {
         (with("title", "source = \"elsewhere\"\ntitle"), 7, "there is no [[source]] with id `elsewhere`"),
         ("requires = \">=0.1.0\"\n[releases]\nvllm = [\"new\"]\n".to_owned(), 3, "not a PEP 440 version"),
         ("requires = \">=0.1.0\"\n[decorators]\n\"a.b\" = \"eats\"\n".to_owned(), 3, "unknown variant `eats`"),
-        ("requires = \">=0.1.0\"\n[[needs]]\npackage = \"vllm\"\nrequires = [\"torch ==\"]\n".to_owned(), 4, "not a requirement"),
+        (
+            "requires = \">=0.1.0\"\n[[needs]]\npackage = \"vllm\"\nrequires = [\"torch ==\"]\n".to_owned(),
+            4,
+            "not a requirement",
+        ),
         ("requires = \">=0.1.0\"\n[[overlap]]\npackages = [\"a\"]\nbecause = \"x\"\n".to_owned(), 3, "two packages"),
         (
             "requires = \">=0.1.0\"\n[[function]]\npath = \"a.f\"\ndistribution = \"flash-attn-4\"\ntitle = \"t\"\n\

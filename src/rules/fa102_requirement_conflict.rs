@@ -30,11 +30,11 @@
 //! - <https://packaging.python.org/en/latest/specifications/version-specifiers/>
 //! - <https://packaging.python.org/en/latest/specifications/dependency-specifiers/>
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pep508_rs::{ExtraName, Requirement};
 
-use super::packaging::{finding, installed, installer, named, related};
+use super::packaging::{copies, finding, installed, installer, named, related};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::Distribution;
 use crate::finding::{Finding, Incomplete, Severity};
@@ -85,8 +85,9 @@ fn applicable<'e>(context: &Context<'e>, sink: &mut Sink) -> Vec<Demand<'e>> {
     let mut all = Vec::new();
     let stack = packs.distributions.iter().filter_map(|name| installed(environment, name));
     for by in stack {
+        let mut seen = BTreeSet::new();
         for (text, line) in &by.requires {
-            if !packs.in_stack(&required_name(text)) {
+            if !packs.in_stack(&required_name(text)) || !seen.insert(text) {
                 continue;
             }
             match text.parse::<Requirement>() {
@@ -141,8 +142,10 @@ fn judge(context: &Context<'_>, demand: &Demand<'_>, all: &[Demand<'_>]) -> Opti
         return Some(found);
     };
     let range = required_range(requirement)?;
-    let version = present.version()?;
-    if satisfies(&version, range) {
+    present.version()?;
+    // Of a distribution that is twice in one folder, the one that fits may be the real one.
+    let mut here = copies(context.environment, name).filter(|copy| copy.base == present.base);
+    if here.any(|copy| copy.version().is_none_or(|version| satisfies(&version, range))) {
         return None;
     }
     let message = format!("{} requires {asks}, but {} is installed", named(by), present.raw_version);

@@ -1,13 +1,21 @@
 //! What the packaging rules share: the copy of a distribution that imports find, findings about it, commands.
 
+use std::cmp::Reverse;
+
 use super::RuleInfo;
 use crate::environment::{Distribution, Environment};
 use crate::finding::{Finding, Related, Severity};
 
-/// The distribution of this normalised name that imports find: the first on the search path.
+/// The distribution of this normalised name that imports find: the first on the search path. Of several in one folder,
+/// which only a failed upgrade leaves, the newest.
 pub(super) fn installed<'e>(environment: &'e Environment, name: &str) -> Option<&'e Distribution> {
-    let copies = environment.distributions.iter().filter(|d| d.name == name && !d.is_project());
-    copies.min_by_key(|d| environment.search_path.iter().position(|entry| *entry == d.base).unwrap_or(usize::MAX))
+    let place = |d: &Distribution| environment.search_path.iter().position(|entry| *entry == d.base);
+    copies(environment, name).min_by_key(|d| (place(d).unwrap_or(usize::MAX), Reverse(d.version())))
+}
+
+/// Every installed distribution of this normalised name.
+pub(super) fn copies<'e>(environment: &'e Environment, name: &str) -> impl Iterator<Item = &'e Distribution> {
+    environment.distributions.iter().filter(move |d| d.name == name && !d.is_project())
 }
 
 /// `flash-attn-4 4.0.0b36`.

@@ -292,7 +292,8 @@ fn hostile_metadata_is_read_quickly_and_safely() {
     let mut metadata = b"Metadata-Version: 2.1\nName: flash-attn-4\nVersion: 4.99.0\n".to_vec();
     metadata.extend(b"Requires-Dist: nvidia-cutlass-dsl (<99,>=1) ; python_version > \"3.0\"\n".repeat(20_000));
     metadata.extend(b"Requires-Dist: \xff\xfe==1\nRequires-Dist: quack-kernels (>=1\n");
-    metadata.extend(b"Description: \xff\n".repeat(400_000));
+    metadata.extend(b"\n");
+    metadata.extend(b"a description that is not UTF-8: \xff\n".repeat(200_000));
     let info = "flash_attn_4-4.99.0.dist-info";
     write(site.path(), &format!("{info}/METADATA"), "");
     fs::write(site.path().join(info).join("METADATA"), &metadata).expect("written");

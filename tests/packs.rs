@@ -75,7 +75,7 @@ fn every_known_bad_pin_names_both_seed_defects() {
     assert_eq!(seed.commits.len(), 15);
     for commit in &seed.commits {
         let ids: Vec<&str> = packs.defects_at("vllm-flash-attn", commit).map(|defect| defect.id.as_str()).collect();
-        assert_eq!(ids, ["vllm-fa4-sm80-dynamic-causal", "vllm-fa4-sm80-is-split-kv"], "{commit}");
+        assert_eq!(ids[..2], ["vllm-fa4-sm80-dynamic-causal", "vllm-fa4-sm80-is-split-kv"], "{commit}");
     }
     assert_eq!(packs.defects_at("vllm-flash-attn", "7484d4751a4569fb30e5c0604581f1b02ae3df71").count(), 0);
 }

@@ -1,4 +1,4 @@
-//! `fa-doctor explain`: the documentation of one rule, from the rule's own source.
+//! `fa-doctor explain`: the documentation of one rule, from the rule's own source, or what packs know of a defect.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::args::GlobalArgs;
 use super::{Failure, Status};
+use crate::packs::Packs;
 use crate::report::Style;
 use crate::report::style::wrap;
 use crate::rules::registry;
@@ -14,7 +15,7 @@ use crate::rules::registry;
 /// Arguments of `fa-doctor explain`.
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// Code or name of a rule, such as FA001 or undefined-name
+    /// Code or name of a rule, or of a known defect: FA001, undefined-name, vllm-fa4-sm80-is-split-kv
     #[arg(value_name = "CODE")]
     pub rule: String,
 }
@@ -22,13 +23,18 @@ pub struct ExplainArgs {
 /// Prints the documentation of a rule.
 pub fn run(args: &ExplainArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let wanted = |text: &str| text.eq_ignore_ascii_case(&args.rule);
-    let info = registry::all().iter().map(|rule| rule.info()).find(|info| wanted(info.code) || wanted(info.name));
-    let info = info.ok_or_else(|| {
-        Failure::new(format!("there is no rule `{}`", args.rule), "`fa-doctor rules` lists all of them")
-    })?;
     let style = Style::stdout(global.color);
-    let title = style.bold(&format!("{} {}", info.code, info.name));
-    let text = format!("{title}\n\n{}", render(&info.docs(), style));
+    let info = registry::all().iter().map(|rule| rule.info()).find(|info| wanted(info.code) || wanted(info.name));
+    let packs = Packs::embedded();
+    let (title, markdown) = match (info, packs.defects.iter().find(|defect| wanted(&defect.id))) {
+        (Some(info), _) => (format!("{} {}", info.code, info.name), info.docs()),
+        (None, Some(defect)) => (defect.id.clone(), defect.docs()),
+        (None, None) => {
+            let message = format!("there is no rule or known defect `{}`", args.rule);
+            return Err(Failure::new(message, "`fa-doctor rules` lists all of them").into());
+        }
+    };
+    let text = format!("{}\n\n{}", style.bold(&title), render(&markdown, style));
     std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(Status::Clean.into())
 }

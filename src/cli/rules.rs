@@ -1,4 +1,4 @@
-//! `fa-doctor rules`: every rule, one line each.
+//! `fa-doctor rules`: every rule and every known defect, one line each.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Status;
 use super::args::{GlobalArgs, TextOrJson, heading};
+use crate::packs::Packs;
 use crate::report::Style;
 use crate::rules::registry;
 
@@ -36,6 +37,10 @@ pub fn run(args: &RulesArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         TextOrJson::Text => {
             for info in infos {
                 writeln!(out, "{}  {:<24} {}", style.bold(info.code), info.name, info.summary)?;
+            }
+            writeln!(out, "\n{}", style.bold("Known defects of released versions (FA104)"))?;
+            for defect in &Packs::embedded().defects {
+                writeln!(out, "{:<31} {} {}", defect.id, defect.package, defect.versions)?;
             }
         }
         TextOrJson::Json => {

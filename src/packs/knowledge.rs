@@ -83,6 +83,31 @@ impl Defect {
         commit.len() >= 7 && self.commits.iter().any(|known| known.starts_with(&commit))
     }
 
+    /// What is known of it, in Markdown, in the sections of a rule's documentation.
+    pub fn docs(&self) -> String {
+        let raises = self.raises.as_ref().map(|raises| format!("\n\n```text\n{raises}\n```")).unwrap_or_default();
+        let arch = if self.arch.is_empty() { String::new() } else { format!(" On {}.", self.arch.join(", ")) };
+        let commits = match (&self.source, self.commits.len()) {
+            (Some(source), count @ 1..) => format!(", and {count} commits of {source}"),
+            _ => String::new(),
+        };
+        let mut docs = format!(
+            "# What it is\n\n{} {}{commits}: {}.{arch} It is in `{}`.{raises}\n",
+            self.package, self.versions, self.title, self.path
+        );
+        if let Some(ShownBy { code, symbol }) = &self.shown_by {
+            docs += &format!("\nA scan shows it as {code}, `{symbol}`.\n");
+        }
+        docs += &format!("\n# Fix\n\n{}.\n", self.advice);
+        if !self.references.is_empty() {
+            docs += "\n# References\n\n";
+        }
+        for reference in &self.references {
+            docs += &format!("- <{reference}>\n");
+        }
+        docs
+    }
+
     /// Whether a case of `valid` or `invalid` matches: a commit, or a version.
     pub fn matches_case(&self, case: &str) -> bool {
         match case.parse::<Version>() {

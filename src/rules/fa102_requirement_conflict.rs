@@ -173,7 +173,8 @@ fn help(packs: &Packs, demand: &Demand<'_>, present: &Distribution, all: &[Deman
             other.by.display_name,
         ),
         _ => {
-            let mut wanted: Vec<String> = same().map(|other| shown(&other.requirement)).collect();
+            let ranged = same().filter(|other| required_range(&other.requirement).is_some());
+            let mut wanted: Vec<String> = ranged.map(|other| shown(&other.requirement)).collect();
             wanted.sort_unstable();
             wanted.dedup();
             format!("`{} install {}`", installer(present), quoted(&wanted))

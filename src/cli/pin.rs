@@ -67,7 +67,7 @@ pub fn run(args: &PinArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
 fn check(args: &PinArgs, file: &Path, packs: &Packs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     let plan = args.output.plan()?;
-    let (pins, notes) = pin::read(file).map_err(|error| {
+    let pin::Pins { pins, notes } = pin::read(file).map_err(|error| {
         let hint = "requirements and constraints files, pyproject.toml, uv.lock and pylock.toml can be checked";
         Failure::unchecked(format!("{}: {error}", file.display()), hint)
     })?;

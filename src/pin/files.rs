@@ -55,8 +55,17 @@ pub enum FileError {
     },
 }
 
-/// The pins of a file, and lines that were not followed or understood: their numbers and reasons.
-pub fn read(path: &Path) -> Result<(Vec<Pinned>, Vec<(u32, String)>), FileError> {
+/// What a file pins.
+#[derive(Debug, Default)]
+pub struct Pins {
+    /// Its lines about versions.
+    pub pins: Vec<Pinned>,
+    /// Lines that were not followed or understood: their numbers, and why.
+    pub notes: Vec<(u32, String)>,
+}
+
+/// The pins of a file.
+pub fn read(path: &Path) -> Result<Pins, FileError> {
     let text = std::fs::read_to_string(path)?;
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let is_toml = name.ends_with(".toml") || name == "uv.lock";
@@ -71,25 +80,24 @@ pub fn read(path: &Path) -> Result<(Vec<Pinned>, Vec<(u32, String)>), FileError>
 }
 
 /// A requirements or constraints file.
-fn requirements(text: &str) -> (Vec<Pinned>, Vec<(u32, String)>) {
-    let mut pins = Vec::new();
-    let mut notes = Vec::new();
+fn requirements(text: &str) -> Pins {
+    let mut found = Pins::default();
     for (line, text) in logical_lines(text) {
         let text = uncommented(&text);
         if let Some(option) = text.strip_prefix('-') {
             let includes = ["r", "c", "-requirement", "-constraint"];
             if includes.iter().any(|name| option.split([' ', '=']).next() == Some(name)) {
-                notes.push((line, format!("`{text}` is not followed: check that file too")));
+                found.notes.push((line, format!("`{text}` is not followed: check that file too")));
             }
             continue;
         }
         // `--hash=..` and other options of the line.
         let requirement = text.split(" --").next().unwrap_or(text).trim();
         if !requirement.is_empty() {
-            add(requirement, line, &mut pins, &mut notes);
+            found.add(requirement, line);
         }
     }
-    (pins, notes)
+    found
 }
 
 /// Lines, where a backslash at the end continues one, with the number of the first.
@@ -117,20 +125,23 @@ fn uncommented(line: &str) -> &str {
     line.split(" #").next().unwrap_or(line).trim_end()
 }
 
-fn add(text: &str, line: u32, pins: &mut Vec<Pinned>, notes: &mut Vec<(u32, String)>) {
-    // Folders, archives and addresses say nothing that could be checked before they are fetched.
-    let is_place = text.starts_with(['.', '/']) || text.contains("://") && !text.contains('@');
-    match text.parse::<Requirement>() {
-        Ok(requirement) => pins.push(Pinned {
-            name: requirement.name.to_string(),
-            range: required_range(&requirement).cloned().unwrap_or_default(),
-            marker: requirement.marker,
-            extras: requirement.extras.to_vec(),
-            text: text.to_owned(),
-            line,
-        }),
-        Err(_) if is_place => {}
-        Err(error) => notes.push((line, format!("`{text}` is not a requirement: {}", error.message))),
+impl Pins {
+    /// Adds a line of the requirement grammar.
+    fn add(&mut self, text: &str, line: u32) {
+        // Folders, archives and addresses say nothing that could be checked before they are fetched.
+        let is_place = text.starts_with(['.', '/']) || text.contains("://") && !text.contains('@');
+        match text.parse::<Requirement>() {
+            Ok(requirement) => self.pins.push(Pinned {
+                name: requirement.name.to_string(),
+                range: required_range(&requirement).cloned().unwrap_or_default(),
+                marker: requirement.marker,
+                extras: requirement.extras.to_vec(),
+                text: text.to_owned(),
+                line,
+            }),
+            Err(_) if is_place => {}
+            Err(error) => self.notes.push((line, format!("`{text}` is not a requirement: {}", error.message))),
+        }
     }
 }
 
@@ -180,9 +191,8 @@ struct Locked {
 }
 
 impl TomlFile {
-    fn pins(self, text: &str) -> (Vec<Pinned>, Vec<(u32, String)>) {
-        let mut pins = Vec::new();
-        let mut notes = Vec::new();
+    fn pins(self, text: &str) -> Pins {
+        let mut found = Pins::default();
         let project = self.project.into_iter();
         let project =
             project.flat_map(|p| p.dependencies.into_iter().chain(p.optional_dependencies.into_values().flatten()));
@@ -191,14 +201,14 @@ impl TomlFile {
         for item in project.chain(self.dependency_groups.into_values().flatten()).chain(uv) {
             // An entry of a dependency group may be a table that includes another group.
             if let Some(requirement) = item.get_ref().as_str() {
-                add(requirement, line_at(text, item.span()), &mut pins, &mut notes);
+                found.add(requirement, line_at(text, item.span()));
             }
         }
         for Locked { name, version } in self.package.into_iter().chain(self.packages) {
             let Some(version) = version else { continue };
             let line = line_at(text, version.span());
             match format!("=={}", version.get_ref()).parse::<VersionSpecifiers>() {
-                Ok(range) => pins.push(Pinned {
+                Ok(range) => found.pins.push(Pinned {
                     name: normalize_name(name.get_ref()),
                     range,
                     marker: MarkerTree::TRUE,
@@ -206,10 +216,10 @@ impl TomlFile {
                     text: format!("{}=={}", name.get_ref(), version.get_ref()),
                     line,
                 }),
-                Err(_) => notes.push((line, format!("`{}` is not a PEP 440 version", version.get_ref()))),
+                Err(_) => found.notes.push((line, format!("`{}` is not a PEP 440 version", version.get_ref()))),
             }
         }
-        (pins, notes)
+        found
     }
 }
 
@@ -230,7 +240,7 @@ mod tests {
         let text = "# comment\n--index-url https://example.invalid\n-r other.txt\n\
                     vLLM == 0.26.0 \\\n  --hash=sha256:00 # why\nnvidia_cutlass.dsl[cu13]>=4.5 ; python_version > '3.8'\n\
                     ./local\nhttps://example.invalid/x.whl\nflash-attn @ https://example.invalid/y.whl\n1nonsense!\n";
-        let (pins, notes) = requirements(text);
+        let Pins { pins, notes } = requirements(text);
         let expected =
             [("vllm", Some("0.26.0".to_owned()), 4), ("nvidia-cutlass-dsl", None, 6), ("flash-attn", None, 9)];
         assert_eq!(names(&pins), expected);
@@ -242,7 +252,7 @@ mod tests {
         let text = "[project]\ndependencies = [\n  \"vllm==0.26.0\",\n]\n[dependency-groups]\ndev = [\"torch>=2\", { include-group = \"x\" }]\n\
                     [[package]]\nname = \"Flash_Attn\"\nversion = \"2.8.3\"\n[[packages]]\nname = \"quack-kernels\"\nversion = \"0.6.5\"\n";
         let file: TomlFile = toml::from_str(text).unwrap();
-        let (pins, notes) = file.pins(text);
+        let Pins { pins, notes } = file.pins(text);
         assert!(notes.is_empty());
         let expected = [
             ("vllm", Some("0.26.0".to_owned()), 3),

@@ -5,7 +5,7 @@ mod files;
 mod solve;
 
 pub use check::check;
-pub use files::{FileError, Pinned, read};
+pub use files::{FileError, Pinned, Pins, read};
 
 use std::fmt::Write;
 

@@ -78,7 +78,6 @@ fn is_a(value: &Value, kind: &Value) -> bool {
     match kind.as_str().expect("a type") {
         "null" => value.is_null(),
         "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
         "integer" => value.is_u64() || value.is_i64(),
         "number" => value.is_number(),
         "boolean" => value.is_boolean(),

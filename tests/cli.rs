@@ -19,8 +19,7 @@ fn exit_codes_are_the_same_in_every_format() {
     let place = folder();
     site(&place.path().join("broken"), BROKEN);
     site(&place.path().join("fixed"), FIXED);
-    site(&place.path().join("unreadable"), FIXED);
-    write(&place.path().join("unreadable"), "flash_attn/cute/other.py", "def f(:\n");
+    site(&place.path().join("unreadable"), "def f(:\n");
     fs::create_dir(place.path().join("empty")).expect("a folder");
     for format in FORMATS {
         for (target, code) in [("broken", 1), ("fixed", 0), ("unreadable", 3), ("empty", 3), ("absent", 2)] {

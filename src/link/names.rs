@@ -134,6 +134,9 @@ impl<'p> Linker<'p> {
         if bound != Resolution::Missing {
             return bound;
         }
+        if !module.errors.is_empty() {
+            return Resolution::Unknown("a module that does not parse");
+        }
         for &star in &scope.stars {
             match self.star_member(id, star, name) {
                 Resolution::Missing => {}

@@ -294,6 +294,7 @@ impl View for Workplace<'_> {
 
 /// `file` relative to `folder` if it lies there.
 fn shorten<'f>(file: &'f Path, folder: Option<&Path>) -> &'f Path {
+    let file = file.strip_prefix(".").unwrap_or(file);
     folder.and_then(|folder| file.strip_prefix(folder).ok()).unwrap_or(file)
 }
 

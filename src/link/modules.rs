@@ -160,7 +160,9 @@ impl<'a> Program<'a> {
     fn absence(&self, parent: &str, last: &str) -> Located {
         let Located::Module(id) = self.locate(parent) else { return Located::Unknown };
         for (root, folder) in &self.node(id).folders {
-            if self.is_source_tree(*root, folder) || self.is_recorded(*root, &join(folder, last)) {
+            // A folder that this user may not list may hold it.
+            let is_hidden = self.environment.root(*root).tree.is_unreadable(folder);
+            if is_hidden || self.is_source_tree(*root, folder) || self.is_recorded(*root, &join(folder, last)) {
                 return Located::Unknown;
             }
         }
@@ -177,10 +179,10 @@ impl<'a> Program<'a> {
     /// RECORD lists a file of that name which is not there (an extension removed to save space).
     fn is_recorded(&self, root: RootId, stem: &str) -> bool {
         let tree = &self.environment.root(root).tree;
+        let top = stem.split('/').next().unwrap_or_default();
+        let owner = self.environment.owner(root, stem).map(|owner| &owner.info);
         self.environment.distributions.iter().filter(|d| d.root == root).any(|distribution| {
-            let top = stem.split('/').next().unwrap_or_default();
-            let owns = self.environment.owner(root, stem).is_some_and(|owner| owner.info == distribution.info);
-            (owns || distribution.name.replace('-', "_") == top)
+            (owner == Some(&distribution.info) || distribution.name.replace('-', "_") == top)
                 && distribution.record(tree).iter().any(|entry| {
                     entry.path.strip_prefix(stem).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('/'))
                 })
@@ -197,13 +199,8 @@ impl<'a> Program<'a> {
                 return Some(Candidate::Package(init));
             }
         }
-        let extension = tree.list(folder).iter().any(|(file, kind)| {
-            *kind == EntryKind::File
-                && file
-                    .strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with('.') && (rest.ends_with(".so") || rest.ends_with(".pyd")))
-        });
-        if extension {
+        let files = tree.files_starting(folder, &format!("{name}."));
+        if files.iter().any(|file| file.ends_with(".so") || file.ends_with(".pyd")) {
             return Some(Candidate::Extension);
         }
         let file = format!("{package}.py");

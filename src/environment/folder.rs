@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
+use super::target::is_importable;
 use super::tree::{Bytes, EntryKind, LARGEST_SOURCE, is_below, join, missing, split, too_large};
 
 type Predicate<'a> = &'a (dyn Fn(&str) -> bool + Sync);
@@ -34,16 +35,25 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn new(path: &Path) -> io::Result<Folder> {
+        // The first listing is read here, so that a folder without permission is an error and not an empty tree.
+        Ok(Folder::with(path, read_listing(path)?))
+    }
+
+    pub(super) fn importable(path: &Path) -> io::Result<Folder> {
+        let mut listing = read_listing(path)?;
+        listing.retain(|entry| is_importable(path, &entry.name, entry.kind));
+        Ok(Folder::with(path, listing))
+    }
+
+    fn with(path: &Path, listing: Listing) -> Folder {
         let folder = Folder {
             base: path.to_owned(),
             mounts: Vec::new(),
             listings: RwLock::default(),
             unreadable: Mutex::default(),
         };
-        // The first listing is read here, so that a folder without permission is an error and not an empty tree.
-        let listing = read_listing(path)?;
         folder.remember("", listing);
-        Ok(folder)
+        folder
     }
 
     pub(super) fn mounted(path: &Path, mounts: Vec<(String, PathBuf)>) -> io::Result<Folder> {

@@ -8,9 +8,6 @@ use super::pth::is_identifier;
 use super::tree::{is_below, split};
 use super::{Environment, RootId, RootKind};
 
-/// Levels of a checkout that are searched whether or not there are modules, as in `src/vllm/third_party`.
-const OPEN_LEVELS: usize = 3;
-
 impl Environment {
     /// Every module outside the standard library whose source contains one of the names as whole words, sorted by root
     /// and path. `flash_attn` is in `import flash_attn.cute`, and not in `_supports_flash_attn` or `flash_attn_func`.
@@ -18,17 +15,12 @@ impl Environment {
         let words = Words::new(names);
         let mut found = Vec::new();
         for (index, root) in self.roots.iter().enumerate() {
-            // Whoever puts `/` on the path does not keep packages there.
-            if root.kind == RootKind::StandardLibrary || root.path.parent().is_none() {
+            if root.kind == RootKind::StandardLibrary {
                 continue;
             }
             let entries: Vec<_> = self.search_path.iter().filter(|entry| entry.root.0 as usize == index).collect();
             let leads_to_entry = |path: &str| entries.iter().any(|entry| is_below(&entry.prefix, path));
-            // A path on PYTHONPATH may be somebody's home: below its first levels only folders with modules count.
-            let is_open = |path: &str| root.kind != RootKind::Checkout || path.matches('/').count() < OPEN_LEVELS;
-            let has_modules = |path: &str| root.tree.list(path).iter().any(|(name, _)| name.ends_with(".py"));
-            let enter =
-                |path: &str| can_be_package(path) && (is_open(path) || has_modules(path)) || leads_to_entry(path);
+            let enter = |path: &str| can_be_package(path) || leads_to_entry(path);
             let modules = root.tree.walk_into("", &enter, &|path| path.ends_with(".py"));
             let mentions = |scratch: &mut Vec<u8>, path: String| {
                 // What cannot be read is reported by whoever wants to parse it.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::pth::{self, Action, Place};
+use super::target::is_project;
 use super::tree::join;
 use super::{Root, RootId, RootKind, SearchEntry, Tree};
 
@@ -46,7 +47,10 @@ impl Paths {
         if let Some(entry) = self.inside_known(&place, kind) {
             return Ok(entry);
         }
-        let tree = Tree::folder(folder)?;
+        let tree = match kind {
+            RootKind::Checkout if !is_project(folder) => Tree::importable(folder)?,
+            _ => Tree::folder(folder)?,
+        };
         let id = RootId(self.roots.len() as u32);
         self.roots.push(Root::new(folder, kind, tree));
         self.places.insert(place, id);

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::distribution::is_info;
 use super::metadata::{name_and_version, normalize};
+use super::pth::is_identifier;
 use super::{EntryKind, LoadError};
 
 /// What a TARGET on the command line is.
@@ -80,10 +81,7 @@ pub(super) fn classify(path: &Path) -> Result<Vec<Target>, LoadError> {
     if !several.is_empty() {
         return Ok(several);
     }
-    let holds_modules = names.iter().any(|(name, kind)| match kind {
-        EntryKind::File => name.ends_with(".py"),
-        EntryKind::Folder => holds_packages(&path.join(name)),
-    });
+    let holds_modules = names.iter().any(|(name, kind)| is_importable(path, name, *kind));
     if holds_modules {
         return Ok(vec![Target::Checkout(path.to_owned())]);
     }
@@ -149,13 +147,21 @@ pub(super) fn is_project(path: &Path) -> bool {
     holds("setup.py") || (holds("pyproject.toml") || holds("setup.cfg")) && !holds("__init__.py")
 }
 
-/// Whether a folder is a package, or a namespace with packages right inside.
-fn holds_packages(folder: &Path) -> bool {
-    if folder.join("__init__.py").is_file() {
-        return true;
+/// Whether something right inside `folder` can be imported as `name`, or tells of a distribution: a module, a package,
+/// a namespace with modules or packages in it.
+pub(super) fn is_importable(folder: &Path, name: &str, kind: EntryKind) -> bool {
+    let is_module = |name: &str| [".py", ".so", ".pyd"].iter().any(|suffix| name.ends_with(suffix));
+    if kind == EntryKind::File {
+        return is_module(name) || is_info(name, kind);
     }
-    let inside = list(folder).unwrap_or_default();
-    inside.iter().any(|(name, kind)| *kind == EntryKind::Folder && folder.join(name).join("__init__.py").is_file())
+    if !is_identifier(name) {
+        return is_info(name, kind);
+    }
+    let folder = folder.join(name);
+    list(&folder).unwrap_or_default().iter().any(|(name, kind)| match kind {
+        EntryKind::File => is_module(name),
+        EntryKind::Folder => is_identifier(name) && folder.join(name).join("__init__.py").is_file(),
+    })
 }
 
 /// The folder that a package is imported from. `flash_attn/cute` may lie in a namespace, which has no `__init__.py`:

@@ -155,6 +155,29 @@ fn pth_files_extend_the_path() {
     assert!(environment.roots[1].tree.is_file("o.py"));
 }
 
+#[test]
+fn a_folder_of_everything_shows_what_can_be_imported() {
+    let files = files(&[
+        ("home/lone.py", ""),
+        ("home/pkg/__init__.py", ""),
+        ("home/scripts/run.py", ""),
+        ("home/ns/inner/__init__.py", ""),
+        ("home/data/deep/er/x.py", ""),
+        ("home/my-project/x.py", ""),
+        ("home/notes.txt", ""),
+        ("home/a-1.dist-info/METADATA", "Name: a\nVersion: 1\n"),
+        ("project/setup.py", "setup(name='p')"),
+        ("project/cmake/x.cmake", ""),
+        ("site-packages/a.pth", "../home\n../project\n"),
+    ]);
+    let environment = load(&[&files.path().join("site-packages")]);
+    let shown =
+        |root: usize| environment.roots[root].tree.list("").into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(shown(1), ["a-1.dist-info", "lone.py", "ns", "pkg", "scripts"]);
+    assert_eq!(shown(2), ["cmake", "setup.py"]);
+    assert_eq!(names(&environment), ["a 1"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn editable_installs_show_what_they_map() {

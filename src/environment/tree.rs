@@ -74,6 +74,12 @@ impl Tree {
         Ok(Kind::Folder(Folder::new(path)?).into())
     }
 
+    /// A folder that was put on the search path and may hold anything else as well, such as somebody's home: of what
+    /// lies right inside only what can be imported is shown.
+    pub fn importable(path: &Path) -> io::Result<Tree> {
+        Ok(Kind::Folder(Folder::importable(path)?).into())
+    }
+
     /// A folder that shows only the given places: pairs of a path in the tree and the file or folder that stands
     /// there. This is what the import hook of an editable install makes importable.
     pub fn mounted(path: &Path, mounts: Vec<(String, PathBuf)>) -> io::Result<Tree> {

@@ -28,7 +28,7 @@ pub struct GlobalArgs {
     /// When to use colours
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, global = true, help_heading = heading::GLOBAL)]
     pub color: ColorChoice,
-    /// Print findings and errors only
+    /// Print the result and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = heading::GLOBAL)]
     pub quiet: bool,
     /// Say what is looked at, and where the time goes

@@ -12,7 +12,7 @@ use super::args::{GlobalArgs, heading};
 use crate::finding::Severity;
 use crate::merge::nodes::compress;
 use crate::merge::{Cause, Merged, NodeStatus, merge};
-use crate::report::style::{printable, wrap_after};
+use crate::report::style::{printable, printable_lines, wrap_after, wrap_help};
 use crate::report::{Style, count, markdown};
 
 /// Arguments of `fa-doctor merge`.
@@ -113,14 +113,15 @@ fn cause_block(cause: &Cause, style: Style, out: &mut dyn Write) -> io::Result<(
     };
     let width = cause.severity.map_or("unchecked".len(), |severity| severity.as_str().len());
     let title = format!("{}: {}", cause.code, cause.message);
-    writeln!(out, "{}", wrap_after(&" ".repeat(width), &label, &printable(&title), style.width))?;
+    writeln!(out, "{}", wrap_after(&" ".repeat(width), &label, &printable_lines(&title), style.width))?;
     let place = cause.place.as_deref().map(printable);
     let where_ = [Some(cause.source.to_owned()), place].into_iter().flatten().collect::<Vec<_>>().join(" ");
     writeln!(out, "  {}", style.dim(&where_))?;
     let label = format!("  {}:", count(cause.nodes.len(), "node"));
     writeln!(out, "{}", wrap_after(&label, &style.bold(&label), &nodes(&cause.nodes), style.width))?;
     if let Some(help) = &cause.help {
-        writeln!(out, "{}", wrap_after("  help:", &style.hint("  help:"), &printable(help), style.width))?;
+        let lines = wrap_help(&printable_lines(help), style.width.saturating_sub(8));
+        writeln!(out, "{} {}", style.hint("  help:"), lines.join("\n        "))?;
     }
     writeln!(out)
 }

@@ -51,9 +51,9 @@ fn environment(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if !environment.arch.is_empty() {
         writeln!(out, "| architecture | {} |", list(&environment.arch))?;
     }
-    if let Some(packages) = text::packages(report) {
-        let packages: Vec<_> = packages.split(", ").map(code).collect();
-        writeln!(out, "| packages | {} |", packages.join(", "))?;
+    let packages = text::packages(report);
+    if !packages.is_empty() {
+        writeln!(out, "| packages | {} |", packages.iter().map(|p| code(p)).collect::<Vec<_>>().join(", "))?;
     }
     let tool = &report.tool;
     writeln!(out, "| checked with | {} {}, {} files |\n", tool.name, tool.version, report.summary.files)

@@ -121,7 +121,7 @@ pub fn report() -> Report {
             message: "NameError: name 'mask_per_row' is not defined: it is a parameter of `__call__`, which launches \
                       this kernel, and is not passed on"
                 .into(),
-            help: Some("pass it through the launch; to do so, run `fa-doctor fix --write`".into()),
+            help: Some("pass it through the launch:\nfa-doctor fix --write".into()),
             arch: vec!["sm_80".into(), "sm_120".into()],
             related: vec![related(forward, 17, "the parameter, out of reach here"), related(forward, 18, "the launch")],
             fix: Some(Fix {
@@ -153,7 +153,7 @@ pub fn report() -> Report {
             message: "TypeError: flash_attn_fwd() got an unexpected keyword argument \
                       'dynamic_mask_with_a_rather_long_name'"
                 .into(),
-            help: Some("install the versions that belong together: `pip install 'vllm==0.99.1' 'flash-attn-4==4.99.2' --extra-index-url ..`".into()),
+            help: Some("install the versions that belong together:\npip install 'vllm==0.99.1' 'flash-attn-4==4.99.2' 'nvidia-cutlass-dsl==4.99.0'".into()),
             ..finding("FA003", "call-mismatch", Severity::Warning, caller, (5, 56, 97))
         },
         Finding {

@@ -147,6 +147,18 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Wraps the text of a help, whose last line, if there are several, is a command to copy: that one stays whole.
+pub fn wrap_help(text: &str, width: usize) -> Vec<String> {
+    match text.trim_end().rsplit_once('\n') {
+        Some((text, command)) => {
+            let mut lines = wrap(text, width);
+            lines.push(command.to_owned());
+            lines
+        }
+        None => wrap(text, width),
+    }
+}
+
 /// Wraps `text` after a label, continuation lines indented under the text: `help: run this` ...
 pub fn wrap_after(label: &str, painted: &str, text: &str, width: usize) -> String {
     let indent = label.width() + 1;
@@ -156,12 +168,20 @@ pub fn wrap_after(label: &str, painted: &str, text: &str, width: usize) -> Strin
 
 /// Replaces control characters, so that a file name or a source line cannot move the cursor or change colours.
 pub fn printable(text: &str) -> String {
-    let shown = |c: char| match c {
+    text.chars().map(shown).collect()
+}
+
+/// As [`printable`], for text of several lines.
+pub fn printable_lines(text: &str) -> String {
+    text.chars().map(|c| if c == '\n' { "\n".to_owned() } else { shown(c) }).collect()
+}
+
+fn shown(c: char) -> String {
+    match c {
         '\t' => "    ".to_owned(),
         c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => "\u{fffd}".to_owned(),
         c => c.to_string(),
-    };
-    text.chars().map(shown).collect()
+    }
 }
 
 #[cfg(test)]
@@ -191,11 +211,14 @@ mod tests {
         assert_eq!(wrap("a/very/long/path is here", 6), ["a/very/long/path", "is", "here"]);
         assert_eq!(wrap("one\n\ntwo", 10), ["one", "", "two"]);
         assert_eq!(wrap("then run `pip install x`.", 10), ["then run", "`pip install x`."]);
+        assert_eq!(wrap_help("one two\npip install x y", 5), ["one", "two", "pip install x y"]);
+        assert_eq!(wrap_help("one two", 5), ["one", "two"]);
         assert_eq!(wrap_after("help:", "help:", "one two three", 25), "help: one two three");
     }
 
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(printable("a\u{1b}[31mb\u{202e}c\td"), "a\u{fffd}[31mb\u{fffd}c    d");
+        assert_eq!(printable("a\u{1b}[31mb\u{202e}c\td\n"), "a\u{fffd}[31mb\u{fffd}c    d\u{fffd}");
+        assert_eq!(printable_lines("a\r\nb"), "a\u{fffd}\nb");
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 use super::excerpt::{Excerpt, Place};
-use super::style::{printable, wrap, wrap_after};
+use super::style::{printable, printable_lines, wrap, wrap_after, wrap_help};
 use super::{Package, Report, Style, Summary, View, count};
 use crate::finding::{Applicability, Finding, Fix, Related, Severity};
 
@@ -14,6 +14,8 @@ use crate::finding::{Applicability, Finding, Fix, Related, Severity};
 const BESIDE: usize = 32;
 /// So many packages are listed in full.
 const FEW: usize = 8;
+/// A space at which no line is broken.
+const NO_BREAK: &str = "\u{a0}";
 /// Cells that stand before the text of a `note:` or `help:` line: the gutter and the word.
 const INDENT: usize = 15;
 
@@ -46,19 +48,19 @@ pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, ou
         Severity::Info => Level::INFO,
     };
     let label = format!("{}[{}]: ", finding.severity.as_str(), finding.code).len();
-    let title = wrap(&printable(&finding.message), style.width.saturating_sub(label)).join("\n");
+    let title = wrap(&printable_lines(&finding.message), style.width.saturating_sub(label)).join("\n");
     let mut group = Group::with_title(level.primary_title(title).id(finding.code.clone()));
     let (beside, below): (Vec<_>, Vec<_>) =
         notes(finding).into_iter().partition(|note| note.fits_beside(finding, style));
     group = primary(group, finding, &beside, view);
     for note in &below {
-        let message = wrap(&printable(&note.text), style.width.saturating_sub(INDENT)).join("\n");
+        let message = wrap(&printable_lines(&note.text), style.width.saturating_sub(INDENT)).join("\n");
         group = elsewhere(group.element(Level::NOTE.message(message)), note.place, finding, view);
     }
     let on = (!finding.arch.is_empty()).then(|| finding.arch.join(", "));
     for (label, text) in [("on", on), ("fix", finding.fix.as_ref().map(fix_line)), ("help", finding.help.clone())] {
         if let Some(text) = text {
-            let message = wrap(&printable(&text), style.width.saturating_sub(INDENT)).join("\n");
+            let message = wrap_help(&printable_lines(&text), style.width.saturating_sub(INDENT)).join("\n");
             group = group.element(Level::HELP.with_name(label).message(message));
         }
     }
@@ -190,11 +192,15 @@ fn summary(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()>
     facts.extend(environment.python.as_ref().map(|python| format!("Python {python}")));
     facts.extend((!environment.arch.is_empty()).then(|| environment.arch.join(", ")));
     let mut line = |label: &str, text: &str| {
-        writeln!(out, "{}", wrap_after(label, &style.dim(label), &printable(text), style.width))
+        let text = wrap_after(label, &style.dim(label), &printable(text), style.width);
+        writeln!(out, "{}", text.replace(NO_BREAK, " "))
     };
     line("environment:", &facts.join(" | "))?;
-    if let Some(packages) = packages(report) {
-        line("packages:   ", &packages)?;
+    let packages = packages(report);
+    if !packages.is_empty() {
+        // A name stays beside its version.
+        let packages: Vec<_> = packages.iter().map(|package| package.replace(' ', NO_BREAK)).collect();
+        line("packages:   ", &packages.join(", "))?;
     }
     let Summary { files, elapsed_ms, .. } = report.summary;
     let seconds = elapsed_ms as f64 / 1000.0;
@@ -209,7 +215,7 @@ fn summary(report: &Report, style: Style, out: &mut dyn Write) -> io::Result<()>
 }
 
 /// The packages that matter most: all if they are few, else those with findings and how many others there are.
-pub(super) fn packages(report: &Report) -> Option<String> {
+pub(super) fn packages(report: &Report) -> Vec<String> {
     let packages = &report.environment.packages;
     let with_findings = |package: &Package| report.findings.iter().any(|f| f.package.as_ref() == Some(&package.name));
     let few = packages.len() <= FEW;
@@ -219,7 +225,7 @@ pub(super) fn packages(report: &Report) -> Option<String> {
     if others > 0 {
         named.push(if named.is_empty() { count(others, "package") } else { count(others, "other") });
     }
-    (!named.is_empty()).then(|| named.join(", "))
+    named
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::paths::Paths;
+use super::paths::{Paths, is_everything};
 use super::target::{self, Prefix, Target, classify};
 use super::tree::join;
 use super::{
@@ -165,7 +165,7 @@ impl Loader {
             .path
             .iter()
             .filter_map(|path| {
-                let place = real(path).filter(|place| place.is_dir())?;
+                let place = real(path).filter(|place| place.is_dir() && !is_everything(place))?;
                 let is_library =
                     library.iter().any(|library| place == *library || place == library.join("lib-dynload"));
                 let kind = match is_library {

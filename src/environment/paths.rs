@@ -150,6 +150,7 @@ impl Paths {
                 let tree = &self.roots[entry.root.0 as usize].tree;
                 tree.is_folder(&entry.prefix).then_some(entry)
             }
+            Resolved::Disk(folder) if is_everything(&folder) => None,
             Resolved::Disk(folder) => self.folder(&folder, RootKind::Checkout).ok(),
         }
     }
@@ -214,6 +215,12 @@ impl Paths {
             self.add_tree(Root::new(&project, RootKind::Checkout, tree));
         }
     }
+}
+
+/// Whether a folder on the path is the root of the file system. Python looks there; nobody keeps packages there, and
+/// searching it for modules would search the machine.
+pub(super) fn is_everything(folder: &Path) -> bool {
+    folder.canonicalize().is_ok_and(|place| place.parent().is_none())
 }
 
 /// Where a mapped module stands in the tree, and the file or folder that is it.

@@ -168,13 +168,14 @@ fn a_folder_of_everything_shows_what_can_be_imported() {
         ("home/a-1.dist-info/METADATA", "Name: a\nVersion: 1\n"),
         ("project/setup.py", "setup(name='p')"),
         ("project/cmake/x.cmake", ""),
-        ("site-packages/a.pth", "../home\n../project\n"),
+        ("site-packages/a.pth", "../home\n../project\n/\n"),
     ]);
     let environment = load(&[&files.path().join("site-packages")]);
     let shown =
         |root: usize| environment.roots[root].tree.list("").into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(shown(1), ["a-1.dist-info", "lone.py", "ns", "pkg", "scripts"]);
     assert_eq!(shown(2), ["cmake", "setup.py"]);
+    assert_eq!(environment.roots.len(), 3);
     assert_eq!(names(&environment), ["a 1"]);
 }
 

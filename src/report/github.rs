@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::style::printable_lines;
 use super::{Report, View};
 use crate::finding::Severity;
 
@@ -37,7 +38,7 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
 
 /// Escapes the text of a workflow command.
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    printable_lines(&text.replace("\r\n", "\n")).replace('%', "%25").replace('\n', "%0A")
 }
 
 /// Escapes the value of a property.
@@ -57,7 +58,7 @@ mod tests {
 
     #[test]
     fn text_cannot_start_another_command() {
-        assert_eq!(data("50%\r\n::error::x"), "50%25%0D%0A::error::x");
+        assert_eq!(data("50%\r\n::error::x\r"), "50%25%0A::error::x\u{fffd}");
         assert_eq!(property("a:b,c\n"), "a%3Ab%2Cc%0A");
     }
 }

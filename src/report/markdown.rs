@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::markup::escape;
+use super::style::{printable, printable_lines};
 use super::{Report, Style, View, text};
 use crate::finding::Severity;
 
@@ -17,7 +18,9 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
         let title = format!("{} {} {}", finding.severity.as_str(), finding.code, finding.name);
         let place = format!("{}:{}", finding.path, finding.line);
         let open = if finding.severity == Severity::Error { " open" } else { "" };
-        writeln!(out, "<details{open}><summary><b>{}</b> <code>{}</code></summary>\n", escape(&title), escape(&place))?;
+        // A line end would end the summary.
+        let (title, place) = (escape(&printable(&title)), escape(&printable(&place)));
+        writeln!(out, "<details{open}><summary><b>{title}</b> <code>{place}</code></summary>\n")?;
         let mut block = Vec::new();
         text::finding_block(finding, view, Style::PLAIN, &mut block)?;
         fenced(&String::from_utf8_lossy(&block), out)?;
@@ -62,12 +65,12 @@ fn environment(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Text in a code block, whatever backticks it holds.
 pub fn fenced(text: &str, out: &mut dyn Write) -> io::Result<()> {
     let fence = "`".repeat(longest_run(text).max(2) + 1);
-    writeln!(out, "{fence}text\n{}\n{fence}\n", text.trim_end())
+    writeln!(out, "{fence}text\n{}\n{fence}\n", printable_lines(text.trim_end()))
 }
 
 /// Text as inline code, whatever backticks or pipes it holds: nothing in it is markup or mentions anybody.
 pub fn code(text: &str) -> String {
-    let text = text.replace('\n', " ").replace('|', "\\|");
+    let text = printable(&text.replace('\n', " ")).replace('|', "\\|");
     let fence = "`".repeat(longest_run(&text) + 1);
     let pad = if text.starts_with('`') || text.ends_with('`') || text.is_empty() { " " } else { "" };
     format!("{fence}{pad}{text}{pad}{fence}")

@@ -370,3 +370,75 @@ pub fn count(n: usize, noun: &str) -> String {
         n => format!("{n} {noun}s"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a scanned file could hold to deceive a terminal, a log, a page or a table.
+    const HOSTILE: &str = "\u{1b}[2J\u{202e}</pre><img src=x>\"'`|\r\n::error::x %0A ```\u{7}";
+
+    struct HostileFiles;
+
+    impl View for HostileFiles {
+        fn source(&self, _root: RootId, _path: &str) -> Option<String> {
+            Some(format!("{HOSTILE}\n").repeat(30))
+        }
+
+        fn place(&self, _root: RootId, path: &str) -> String {
+            path.to_owned()
+        }
+    }
+
+    #[test]
+    fn hostile_text_stays_text_in_every_format() {
+        let mut report = sample::report();
+        for finding in &mut report.findings {
+            for text in [&mut finding.path, &mut finding.symbol, &mut finding.message] {
+                text.push_str(HOSTILE);
+            }
+            finding.help = Some(format!("{HOSTILE}\n{HOSTILE}"));
+            finding.package = Some(HOSTILE.to_owned());
+            for related in &mut finding.related {
+                related.message.push_str(HOSTILE);
+                related.path.push_str(HOSTILE);
+            }
+            if let Some(fix) = &mut finding.fix {
+                fix.title.push_str(HOSTILE);
+            }
+        }
+        report.incomplete[0].reason.push_str(HOSTILE);
+        report.environment.roots.push(HOSTILE.to_owned());
+        report.environment.packages[0].name.push_str(HOSTILE);
+        report.notes.push(HOSTILE.to_owned());
+        for format in Format::value_variants() {
+            let mut out = Vec::new();
+            format.write(&report, &HostileFiles, Style::PLAIN, &mut out).expect("writing into memory");
+            let out = String::from_utf8(out).expect("UTF-8");
+            let control = out.chars().find(|c| c.is_control() && *c != '\n' && *c != '\t');
+            assert_eq!(control, None, "{format:?}");
+            match format {
+                Format::Html | Format::Junit => assert!(!out.contains("<img"), "{format:?}"),
+                Format::Github => {
+                    let commands =
+                        out.lines().filter(|line| line.contains("::error::x") && line.starts_with("::error::"));
+                    assert_eq!(commands.count(), 0, "{out}");
+                }
+                Format::Json | Format::Sarif => {
+                    serde_json::from_str::<serde_json::Value>(&out).expect("JSON");
+                }
+                Format::Markdown => assert!(!out.contains("\n<img") && !out.contains("summary><img"), "{out}"),
+                Format::Text | Format::Concise => assert!(!out.contains('\u{202e}'), "{format:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn no_report_at_all_is_written_in_every_format() {
+        let report = Report::of(Subject::default(), Vec::new(), Vec::new(), 0, Duration::ZERO);
+        for format in Format::value_variants() {
+            let mut out = Vec::new();
+            format.write(&report, &NoSources, Style::PLAIN, &mut out).expect("writing into memory");
+        }
+    }
+}

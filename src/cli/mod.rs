@@ -109,17 +109,20 @@ pub enum Command {
     /// Take back what `fix --write` did, to the exact bytes before
     #[command(after_help = "Example:\n  fa-doctor undo --list")]
     Undo(undo::UndoArgs),
+    /// Run the bundled attention kernel on the GPU and compare what is installed with it
+    #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
+    Smoke(smoke::SmokeArgs),
     /// Print versions that fit the installed vLLM, or check a file that pins versions
     #[command(
         after_help = "Examples:\n  fa-doctor pin .venv > constraints.txt\n  fa-doctor pin --check requirements.txt"
     )]
     Pin(pin::PinArgs),
-    /// List the rules
-    #[command(after_help = "Example:\n  fa-doctor rules --format json")]
-    Rules(rules::RulesArgs),
     /// Explain a rule: what it finds, why it matters, how to fix it
     #[command(after_help = "Example:\n  fa-doctor explain FA001")]
     Explain(explain::ExplainArgs),
+    /// List the rules
+    #[command(after_help = "Example:\n  fa-doctor rules --format json")]
+    Rules(rules::RulesArgs),
     /// Print a block for an issue: environment, findings, machine
     #[command(after_help = "Example:\n  fa-doctor report .venv > issue.md")]
     Report(report::ReportArgs),
@@ -137,9 +140,6 @@ pub enum Command {
     /// Print or write the manual pages
     #[command(after_help = "Example:\n  fa-doctor man ~/.local/share/man/man1")]
     Man(completions::ManArgs),
-    /// Run the bundled attention kernel on the GPU and compare what is installed with it
-    #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
-    Smoke(smoke::SmokeArgs),
     /// The child process of `smoke`
     #[command(name = crate::smoke::CHILD_COMMAND, hide = true)]
     SmokeChild(smoke::SmokeChildArgs),

@@ -13,7 +13,7 @@ pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, V
 pub use load::PackError;
 pub use requirement::{Machines, required_name, required_range};
 pub use schema::{Argument, Capability, CapabilityTest, Decorator, Route};
-pub use version::{Span, satisfies};
+pub use version::{Span, excluded, satisfies};
 
 use std::collections::BTreeMap;
 

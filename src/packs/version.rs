@@ -35,6 +35,15 @@ fn starts_with(version: &Version, prefix: &Version) -> bool {
     version.epoch() == prefix.epoch() && prefix.release().iter().all(|part| padded.next() == Some(*part))
 }
 
+/// Whether no version meets all of these ranges: of the known releases, or of any where none are known.
+pub fn excluded(ranges: &[VersionSpecifiers], releases: &[Version]) -> bool {
+    if !releases.is_empty() {
+        return !releases.iter().any(|release| ranges.iter().all(|range| satisfies(release, range)));
+    }
+    let all: VersionSpecifiers = ranges.iter().flat_map(|range| range.iter().cloned()).collect();
+    is_empty(&all, std::iter::empty())
+}
+
 /// Whether no version at all can meet `range`: each bound and its neighbours are tried, besides `known` releases.
 pub(super) fn is_empty<'a>(range: &VersionSpecifiers, known: impl Iterator<Item = &'a Version>) -> bool {
     let mut candidates: Vec<Version> = known.cloned().collect();

@@ -109,9 +109,9 @@ fn shown_in_sources(findings: &[Finding], caller: &Distribution, needs: &Needs) 
 }
 
 fn help(needs: &Needs, callee: &Distribution, asks: &str) -> String {
-    let command = format!("`{} install '{asks}'`", installer(callee));
+    let command = format!("{} install '{asks}'", installer(callee));
     match needs.references.first() {
-        Some(reference) => format!("see {reference}; {command}"),
-        None => command,
+        Some(reference) => format!("install one that fits ({reference}): {command}"),
+        None => format!("install one that fits: {command}"),
     }
 }

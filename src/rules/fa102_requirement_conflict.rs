@@ -32,13 +32,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pep440_rs::Version;
 use pep508_rs::{ExtraName, Requirement};
 
 use super::packaging::{copies, finding, installed, installer, named, related};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::Distribution;
 use crate::finding::{Finding, Incomplete, Severity};
-use crate::packs::{Machines, Packs, required_name, required_range, satisfies};
+use crate::packs::{Machines, Packs, excluded, required_name, required_range, satisfies};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA102",
@@ -138,7 +139,7 @@ fn judge(context: &Context<'_>, demand: &Demand<'_>, all: &[Demand<'_>]) -> Opti
         // Wheels and unpacked trees are not an environment: of course their requirements are elsewhere.
         context.environment.interpreter.as_ref()?;
         let mut found = report(Severity::Info, format!("{} requires {asks}, which is not installed", named(by)));
-        found.help = Some(format!("`{} install '{asks}'`", installer(by)));
+        found.help = Some(format!("install it: {} install '{asks}'", installer(by)));
         return Some(found);
     };
     let range = required_range(requirement)?;
@@ -155,31 +156,61 @@ fn judge(context: &Context<'_>, demand: &Demand<'_>, all: &[Demand<'_>]) -> Opti
     Some(found)
 }
 
-/// The command that meets the requirement, unless it would break another one.
+/// The command that meets the requirement; where that would break another one, what else has to change.
 fn help(packs: &Packs, demand: &Demand<'_>, present: &Distribution, all: &[Demand<'_>]) -> String {
     let name = demand.requirement.name.as_ref();
     let same = || all.iter().filter(|other| other.requirement.name == demand.requirement.name);
-    let fits = |release: &pep440_rs::Version, demand: &Demand| {
-        required_range(&demand.requirement).is_none_or(|range| satisfies(release, range))
-    };
     let releases = packs.releases_of(name);
-    let opponent = same().find(|other| !releases.iter().any(|r| fits(r, demand) && fits(r, other)));
-    match opponent {
-        Some(other) if !releases.is_empty() && !std::ptr::eq(other, demand) => format!(
-            "{} requires {}, and no release meets both: one of the two has to go, such as `{} uninstall {}`",
-            named(other.by),
-            shown(&other.requirement),
-            installer(present),
-            other.by.display_name,
-        ),
-        _ => {
-            let ranged = same().filter(|other| required_range(&other.requirement).is_some());
-            let mut wanted: Vec<String> = ranged.map(|other| shown(&other.requirement)).collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            format!("`{} install {}`", installer(present), quoted(&wanted))
-        }
+    let range = |demand: &Demand| required_range(&demand.requirement).cloned().unwrap_or_default();
+    let excludes = |other: &&Demand| excluded(&[range(demand), range(other)], releases);
+    if let Some(other) = same().find(excludes) {
+        let both = format!("{} requires {}, and no release meets both", named(other.by), shown(&other.requirement));
+        // What the other one requires itself gives way to it.
+        let required = all.iter().any(|d| d.by.info == demand.by.info && d.requirement.name.as_ref() == other.by.name);
+        let (gives_way, stays) = if required { (other, demand) } else { (demand, other) };
+        let pip = installer(present);
+        return match fitting_release(packs, gives_way, stays, all) {
+            Some(release) => format!(
+                "{both}; {} {release} fits the other: {pip} install {}",
+                gives_way.by.display_name,
+                quoted(&[shown(&stays.requirement), format!("{}=={release}", gives_way.by.display_name)])
+            ),
+            None => format!("{both}; one of the two needs another version; a set that fits: fa-doctor pin"),
+        };
     }
+    let ranged = same().filter(|other| required_range(&other.requirement).is_some());
+    let mut wanted: Vec<String> = ranged.map(|other| shown(&other.requirement)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    format!("install what is required: {} install {}", installer(present), quoted(&wanted))
+}
+
+fn takes(demand: &Demand<'_>, release: &Version) -> bool {
+    required_range(&demand.requirement).is_none_or(|range| satisfies(release, range))
+}
+
+/// The newest release of the package behind `gives_way` that everybody takes and that takes what `stays` asks for.
+fn fitting_release<'p>(
+    packs: &'p Packs,
+    gives_way: &Demand<'_>,
+    stays: &Demand<'_>,
+    all: &[Demand<'_>],
+) -> Option<&'p Version> {
+    let package = gives_way.by.name.as_str();
+    let wanted = stays.requirement.name.as_ref();
+    let compatible = |release: &&Version| {
+        let own =
+            packs.needs_of(package, release).flat_map(|needs| needs.requires.iter().filter_map(|n| n.of(release)));
+        let own: Vec<Requirement> = own.filter(|requirement| requirement.name.as_ref() == wanted).collect();
+        let fits = |r: &&Version| {
+            takes(stays, r) && own.iter().all(|own| required_range(own).is_none_or(|range| satisfies(r, range)))
+        };
+        !own.is_empty() && packs.releases_of(wanted).iter().any(|r| fits(&r))
+    };
+    let asked = all.iter().filter(|d| d.requirement.name.as_ref() == package);
+    let asked: Vec<&Demand> = asked.collect();
+    let releases = packs.releases_of(package).iter().filter(|release| asked.iter().all(|d| takes(d, release)));
+    releases.filter(compatible).max()
 }
 
 fn quoted(requirements: &[String]) -> String {

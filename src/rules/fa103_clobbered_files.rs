@@ -301,7 +301,7 @@ impl Pair<'_> {
             _ => None,
         };
         let both = format!("the two have {} paths in common", self.shared);
-        let keep = format!("to keep {}: `{}`", loser.display_name, replace(pip, winner, &again));
+        let keep = format!("to keep {}: {}", loser.display_name, replace(pip, winner, &again));
         match known.map(|known| (known.last.as_deref(), &known.because)) {
             None => format!("{both}; {keep}"),
             Some((None, because)) => format!("{both}; {because}; {keep}"),
@@ -309,7 +309,7 @@ impl Pair<'_> {
             Some((Some(last), because)) if last == winner.name => {
                 format!("{both}; {because}. {last} is meant to be installed last, as it was; {keep}")
             }
-            Some((Some(last), because)) => format!("{both}; {because}. Install {last} last: `{again}`"),
+            Some((Some(last), because)) => format!("{both}; {because}. Install {last} last: {again}"),
         }
     }
 }

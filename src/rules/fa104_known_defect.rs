@@ -208,11 +208,11 @@ fn repin(packs: &Packs, defects: &[&Defect], tag: &str, source: &PinnedSource, l
     let references = references(defects);
     match (defects.iter().filter_map(|defect| defect.fixed_commit.as_ref()).find(clean), local) {
         (Some(fixed), None) => format!(
-            "pin the first commit without them, or a later one{references}: `sed -i s/{tag}/{fixed}/ {}`",
+            "pin the first commit without them, or a later one{references}: sed -i s/{tag}/{fixed}/ {}",
             source.pinned_in
         ),
         (Some(fixed), Some(folder)) => format!(
-            "check out the first commit without them, or a later one{references}: `git -C {} checkout {fixed}`",
+            "check out the first commit without them, or a later one{references}: git -C {} checkout {fixed}",
             folder.display()
         ),
         (None, _) => format!("pin a commit without them{references}"),
@@ -256,15 +256,14 @@ fn listed(defects: &[&Defect]) -> String {
     }
 }
 
-/// The advice of the defects, each once, with their references.
+/// The advice of the defects with their references; where it differs, with their names.
 fn advice(defects: &[&Defect]) -> String {
-    let mut advice: Vec<&str> = Vec::new();
-    for defect in defects {
-        if !advice.contains(&defect.advice.as_str()) {
-            advice.push(&defect.advice);
-        }
+    let same = defects.windows(2).all(|pair| pair[0].advice == pair[1].advice);
+    let each = |defect: &&Defect| format!("`{}`: {}{}", defect.id, defect.advice, references(&[defect]));
+    match defects {
+        [first, ..] if same => format!("{}{}", first.advice, references(defects)),
+        _ => defects.iter().map(each).collect::<Vec<_>>().join("; "),
     }
-    format!("{}{}", advice.join("; "), references(defects))
 }
 
 /// ` (https://..)`, or nothing.

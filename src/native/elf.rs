@@ -105,20 +105,10 @@ pub struct Elf<'d> {
 impl<'d> Elf<'d> {
     /// Reads the headers and tables of a library.
     pub fn parse(data: &'d [u8]) -> Result<Elf<'d>, ElfError> {
-        match data {
-            [0x7f, b'E', b'L', b'F', 2, ..] => {}
-            [0x7f, b'E', b'L', b'F', 1, ..] => return Err(ElfError::Not64Bit),
-            [b'M', b'Z', ..] => return Err(ElfError::Windows),
-            [0xcf, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => return Err(ElfError::MacOs),
-            _ => return Err(ElfError::NotElf),
-        }
+        check_format(data)?;
         let header = Header::parse(data)?;
         let endian = header.endian()?;
-        let machine = match header.e_machine(endian) {
-            elf::EM_X86_64 => Machine::X86_64,
-            elf::EM_AARCH64 => Machine::Aarch64,
-            other => Machine::Other(other.0),
-        };
+        let machine = machine(header, endian);
         let sections = header.sections(endian, data)?;
         let symbols = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
         let versions = sections.versions(endian, data)?.unwrap_or_default();
@@ -141,6 +131,13 @@ impl<'d> Elf<'d> {
         };
         library.read_dynamic()?;
         Ok(library)
+    }
+
+    /// The processor that a library is for, from its first bytes.
+    pub fn machine_of(start: &[u8]) -> Result<Machine, ElfError> {
+        check_format(start)?;
+        let header = Header::parse(start)?;
+        Ok(machine(header, header.endian()?))
     }
 
     fn read_dynamic(&mut self) -> Result<(), ElfError> {
@@ -256,6 +253,24 @@ impl<'d> Elf<'d> {
             Some((_, section)) => Ok(Some(section.data(self.endian, self.data)?)),
             None => Ok(None),
         }
+    }
+}
+
+fn check_format(start: &[u8]) -> Result<(), ElfError> {
+    match start {
+        [0x7f, b'E', b'L', b'F', 2, ..] => Ok(()),
+        [0x7f, b'E', b'L', b'F', 1, ..] => Err(ElfError::Not64Bit),
+        [b'M', b'Z', ..] => Err(ElfError::Windows),
+        [0xcf, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => Err(ElfError::MacOs),
+        _ => Err(ElfError::NotElf),
+    }
+}
+
+fn machine(header: &Header, endian: Endianness) -> Machine {
+    match header.e_machine(endian) {
+        elf::EM_X86_64 => Machine::X86_64,
+        elf::EM_AARCH64 => Machine::Aarch64,
+        other => Machine::Other(other.0),
     }
 }
 

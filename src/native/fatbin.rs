@@ -4,6 +4,8 @@
 //! entries: machine code (a cubin) for one architecture, or PTX that the driver compiles. The code itself, mostly
 //! compressed, is never touched.
 
+use std::ops::Range;
+
 use super::arch::{Arch, Variant};
 use super::elf::{Elf, ElfError};
 
@@ -38,8 +40,10 @@ const KIND_PTX: u16 = 1;
 const KIND_ELF: u16 = 2;
 const FLAG_SPECIFIC: u64 = 0x10_0000;
 const FLAG_FAMILY: u64 = 0x20_0000;
-const ENTRY_HEADER: usize = 64;
-const CONTAINER_HEADER: usize = 16;
+/// Bytes of an entry's header that are read.
+pub(super) const ENTRY_HEADER: usize = 64;
+/// Bytes of a container's header.
+pub(super) const CONTAINER_HEADER: usize = 16;
 
 /// The containers of a library's device code, empty if it has none.
 ///
@@ -66,15 +70,10 @@ pub fn parse(section: &[u8]) -> Result<Vec<Container>, FatbinError> {
             at += 8; // padding between containers
             continue;
         }
-        let (Some(header), Some(payload)) = (u16_at(section, at + 6), u64_at(section, at + 8)) else {
-            return Err(FatbinError::Overrun(at));
-        };
-        let start = at + usize::from(header);
-        let end = usize::try_from(payload).ok().and_then(|payload| start.checked_add(payload));
-        let Some(end) = end.filter(|&end| end <= section.len() && usize::from(header) >= CONTAINER_HEADER) else {
-            return Err(FatbinError::Overrun(at));
-        };
-        containers.push(entries(&section[..end], start)?);
+        let range =
+            container(section, at).filter(|range| range.end <= section.len()).ok_or(FatbinError::Overrun(at))?;
+        let end = range.end;
+        containers.push(entries(&section[..end], range.start)?);
         at = end.next_multiple_of(8);
     }
     Ok(containers)
@@ -84,11 +83,28 @@ pub fn parse(section: &[u8]) -> Result<Vec<Container>, FatbinError> {
 fn entries(bytes: &[u8], mut at: usize) -> Result<Container, FatbinError> {
     let mut codes = Container::new();
     while at + ENTRY_HEADER <= bytes.len() {
-        let entry = Entry::read(bytes, at).ok_or(FatbinError::Entry(at))?;
-        codes.extend(entry.code());
-        at = entry.end(at).filter(|&end| end <= bytes.len()).ok_or(FatbinError::Entry(at))?;
+        let code = entry(bytes, at).filter(|code| code.end <= bytes.len()).ok_or(FatbinError::Entry(at))?;
+        codes.extend(Entry::read(bytes, at).and_then(|entry| entry.code()));
+        at = code.end;
     }
     Ok(codes)
+}
+
+/// Where the entries of the container at `at` are, if there is one.
+pub(super) fn container(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let header = usize::from(u16_at(bytes, at + 6)?);
+    let payload = usize::try_from(u64_at(bytes, at + 8)?).ok()?;
+    let start = at.checked_add(header)?;
+    let sound = u32_at(bytes, at)? == MAGIC && header >= CONTAINER_HEADER;
+    if sound { Some(start..start.checked_add(payload)?) } else { None }
+}
+
+/// Where the code of the entry at `at` is.
+pub(super) fn entry(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let entry = Entry::read(bytes, at)?;
+    let header = usize::try_from(entry.header).ok().filter(|&header| header >= ENTRY_HEADER)?;
+    let start = at.checked_add(header)?;
+    Some(start..start.checked_add(usize::try_from(entry.size).ok()?)?)
 }
 
 /// The fields of an entry's header that matter here.
@@ -111,12 +127,6 @@ impl Entry {
             arch: u32_at(bytes, at + 28)?,
             flags: u64_at(bytes, at + 40)?,
         })
-    }
-
-    /// Where the next entry starts.
-    fn end(&self, at: usize) -> Option<usize> {
-        let header = usize::try_from(self.header).ok().filter(|&header| header >= ENTRY_HEADER)?;
-        at.checked_add(header)?.checked_add(usize::try_from(self.size).ok()?)
     }
 
     fn code(&self) -> Option<Code> {

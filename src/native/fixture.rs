@@ -2,7 +2,7 @@
 
 use object::Endianness;
 use object::elf;
-use object::write::elf::{FileHeader, SectionHeader, Sym, Verdef, Vernaux, Verneed, Writer};
+use object::write::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, Verdef, Vernaux, Verneed, Writer};
 
 /// Version indices 0 and 1 are local and global.
 const FIRST_VERSION: u16 = 2;
@@ -109,7 +109,7 @@ impl Library {
     }
 
     pub fn fatbin(self, containers: &[&str]) -> Self {
-        let bytes = fatbin(containers);
+        let bytes = fatbin(containers, 24);
         self.section(".nv_fatbin", bytes)
     }
 
@@ -162,8 +162,12 @@ impl Library {
         let defined: Vec<_> =
             self.defined_versions.iter().map(|name| writer.add_dynamic_string(name.as_bytes())).collect();
 
-        // Places.
+        // Places. Machine code makes it three loaded parts: what is before it, itself, what is behind it.
+        let text = self.sections.iter().position(|(name, _)| name == ".text");
         writer.reserve_file_header();
+        if text.is_some() {
+            writer.reserve_program_headers(3);
+        }
         writer.reserve_dynsym();
         writer.reserve_dynstr().expect("strings");
         let exported = u32::try_from(self.exported.len()).expect("few");
@@ -178,6 +182,7 @@ impl Library {
         for (_, bytes, offset) in &mut custom {
             *offset = writer.reserve(bytes.len() as u64, 16);
         }
+        let loaded = writer.reserved_len();
         writer.reserve_shstrtab().expect("names");
         writer.reserve_section_headers();
 
@@ -191,6 +196,26 @@ impl Library {
             e_flags: elf::FileFlags(0),
         };
         writer.write_file_header(&header).expect("a header");
+        if let Some(at) = text {
+            let (start, length) = (custom[at].2, custom[at].1.len() as u64);
+            writer.write_align_program_headers();
+            for (from, to, flags) in [
+                (0, start, elf::PF_R),
+                (start, start + length, elf::PF_R | elf::PF_X),
+                (start + length, loaded, elf::PF_R | elf::PF_W),
+            ] {
+                writer.write_program_header(&ProgramHeader {
+                    p_type: elf::PT_LOAD,
+                    p_flags: flags,
+                    p_offset: from,
+                    p_vaddr: from,
+                    p_paddr: from,
+                    p_filesz: to - from,
+                    p_memsz: to - from,
+                    p_align: 16,
+                });
+            }
+        }
         writer.write_null_dynamic_symbol();
         for (at, id) in ids.iter().enumerate() {
             let is_weak = self.undefined.get(at).is_some_and(|symbol| symbol.1);
@@ -290,11 +315,12 @@ impl Library {
     }
 }
 
-/// The bytes of a `.nv_fatbin` section: a container for each text, `sm_80 sm_90a compute_80@9.0` in it as entries.
-pub fn fatbin(containers: &[&str]) -> Vec<u8> {
+/// The bytes of a `.nv_fatbin` section: a container for each text, `sm_80 sm_90a compute_80@9.0` in it as entries, each
+/// with so many bytes of code.
+pub fn fatbin(containers: &[&str], code: usize) -> Vec<u8> {
     let mut section = Vec::new();
     for container in containers {
-        let entries: Vec<u8> = container.split_whitespace().flat_map(entry).collect();
+        let entries: Vec<u8> = container.split_whitespace().flat_map(|text| entry(text, code)).collect();
         section.extend(0xBA55_ED50u32.to_le_bytes());
         section.extend(1u16.to_le_bytes());
         section.extend(16u16.to_le_bytes());
@@ -305,7 +331,7 @@ pub fn fatbin(containers: &[&str]) -> Vec<u8> {
     section
 }
 
-fn entry(text: &str) -> Vec<u8> {
+fn entry(text: &str, code: usize) -> Vec<u8> {
     let (target, isa) = text.split_once('@').unwrap_or((text, "0.0"));
     let (kind, target) = match target.strip_prefix("compute_") {
         Some(target) => (1u16, target),
@@ -317,7 +343,7 @@ fn entry(text: &str) -> Vec<u8> {
         _ => (target, 0),
     };
     let (major, minor) = isa.split_once('.').expect("an ISA version");
-    let payload = [0xAB; 24];
+    let payload = vec![0xAB; code];
     let mut bytes = vec![0; 64];
     bytes[0..2].copy_from_slice(&kind.to_le_bytes());
     bytes[4..8].copy_from_slice(&64u32.to_le_bytes());

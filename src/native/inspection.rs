@@ -1,11 +1,13 @@
 //! Every extension of the attention stack, linked as the loader would: what the rules FA201 to FA206 report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use super::elf::{Elf, ElfError, Machine, Undefined};
-use super::libraries::{Libraries, LibraryError, LibraryId, Place};
+use super::libraries::{self, Libraries, LibraryError, LibraryId, Place};
+use super::shelf::Shelf;
 use super::stack::{self, Subject};
 use super::symbols::{self, Family, Missing};
 use super::system::System;
@@ -60,32 +62,69 @@ pub struct Inspection {
 /// What the rules on native libraries share of one environment, found out when the first of them asks.
 #[derive(Debug, Default)]
 pub struct Cache {
+    shelf: OnceLock<Shelf>,
     inspection: OnceLock<Inspection>,
     kernels: OnceLock<Found>,
 }
 
 impl Cache {
-    /// The inspection of `environment`: always the same one.
-    pub fn inspection(&self, environment: &Environment, packs: &Packs) -> &Inspection {
-        self.inspection.get_or_init(|| Inspection::of(environment, packs))
+    /// The inspection of `environment`: always the same one. `versions` are needed if they are to be compared with another
+    /// machine's.
+    pub fn inspection(&self, environment: &Environment, packs: &Packs, versions: bool) -> &Inspection {
+        self.inspection.get_or_init(|| {
+            let subjects = stack::extensions(environment, packs);
+            if versions || can_judge(environment) {
+                Inspection::link(environment, subjects, self.shelf(environment, packs))
+            } else {
+                Inspection::glance(environment, subjects)
+            }
+        })
     }
 
     /// The device code in `environment`: always the same one.
     pub fn kernels(&self, environment: &Environment, packs: &Packs) -> &Found {
-        self.kernels.get_or_init(|| table::kernels(environment, packs))
+        self.kernels.get_or_init(|| table::kernels(environment, packs, self.shelf(environment, packs)))
+    }
+
+    fn shelf(&self, environment: &Environment, packs: &Packs) -> &Shelf {
+        self.shelf.get_or_init(|| {
+            let subjects =
+                stack::extensions(environment, packs).into_iter().map(|subject| (subject.root, subject.path));
+            Shelf::fill(environment, subjects.chain(libraries::preloaded(environment)).collect())
+        })
     }
 }
 
+/// Whether there is anything that extensions could be linked with.
+fn can_judge(environment: &Environment) -> bool {
+    libraries::is_local(environment)
+        || libraries::preloaded(environment).iter().any(|(_, path)| libraries::is_torch(path))
+}
+
 impl Inspection {
-    /// Links every extension of the attention stack.
-    pub fn of(environment: &Environment, packs: &Packs) -> Inspection {
+    /// Looks at the first bytes of every extension: alone in its wheel, nothing can be said about it but what it is.
+    fn glance(environment: &Environment, subjects: Vec<Subject>) -> Inspection {
         let mut inspection = Inspection::default();
-        let mut linker = Linker { environment, libraries: Libraries::new(environment), torch: Vec::new() };
+        for subject in subjects {
+            let mut start = Vec::new();
+            let tree = &environment.root(subject.root).tree;
+            let read = tree.stream(&subject.path, &mut |reader| reader.take(HEADER).read_to_end(&mut start).map(drop));
+            match read.map_err(LibraryError::from).and_then(|()| Ok(Elf::machine_of(&start)?)) {
+                Ok(machine) => inspection.extensions.push(Extension::unlinked(subject, machine)),
+                Err(error) => inspection.incomplete.push(incomplete(&subject.path, &reason(&error))),
+            }
+        }
+        inspection
+    }
+
+    /// Links every extension of the attention stack.
+    fn link(environment: &Environment, subjects: Vec<Subject>, shelf: &Shelf) -> Inspection {
+        let mut inspection = Inspection::default();
+        let mut linker = Linker { environment, libraries: Libraries::new(environment, shelf), torch: Vec::new() };
         let mut opened = Vec::new();
-        for subject in stack::extensions(environment, packs) {
+        for subject in subjects {
             match linker.libraries.open_subject(subject.root, &subject.path) {
                 Ok(id) => opened.push((subject, id)),
-                // Another processor's bitness is what FA206 is about, the rest is a gap in what was checked.
                 Err(error) => inspection.incomplete.push(incomplete(&subject.path, &reason(&error))),
             }
         }
@@ -102,6 +141,23 @@ impl Inspection {
             }
         }
         inspection
+    }
+}
+
+/// Bytes of an ELF header.
+const HEADER: u64 = 64;
+
+impl Extension {
+    fn unlinked(subject: Subject, machine: Machine) -> Extension {
+        Extension {
+            subject,
+            machine,
+            needed: Vec::new(),
+            missing_libraries: Vec::new(),
+            missing_symbols: Vec::new(),
+            versions_needed: BTreeMap::new(),
+            versions_missing: Vec::new(),
+        }
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashMap;
 
-use super::elf::{Elf, ElfError, Machine, skeleton};
+use super::elf::{Elf, ElfError, Machine};
+use super::shelf::Shelf;
 use super::system::System;
-use crate::environment::tree::Bytes;
+use crate::environment::tree::{Bytes, join};
 use crate::environment::{EntryKind, Environment, RootId, RootKind};
 
 /// Where a library is.
@@ -28,6 +29,16 @@ pub enum LibraryError {
     /// What is in it.
     #[error(transparent)]
     Elf(#[from] ElfError),
+}
+
+impl LibraryError {
+    /// The same error once more, for another reader of it.
+    pub(super) fn again(&self) -> LibraryError {
+        match self {
+            LibraryError::Io(error) => LibraryError::Io(io::Error::new(error.kind(), error.to_string())),
+            LibraryError::Elf(error) => LibraryError::Elf(error.clone()),
+        }
+    }
 }
 
 /// Index into [`Libraries`].
@@ -72,6 +83,7 @@ impl Need {
 /// Every library that was opened so far, and where to look for more.
 pub struct Libraries<'e> {
     environment: &'e Environment,
+    shelf: &'e Shelf,
     /// The loader's search path, if the environment is this machine's.
     system: Option<System>,
     libraries: Vec<Library>,
@@ -82,12 +94,12 @@ pub struct Libraries<'e> {
 
 impl<'e> Libraries<'e> {
     /// Nothing opened yet.
-    pub fn new(environment: &'e Environment) -> Libraries<'e> {
-        let installed = environment.roots.iter().any(|root| root.kind == RootKind::SitePackages);
-        let local = installed && environment.sys_platform == "linux";
-        let system = if local { System::of_this_machine(environment.interpreter.as_deref()) } else { None };
+    pub fn new(environment: &'e Environment, shelf: &'e Shelf) -> Libraries<'e> {
+        let system =
+            if is_local(environment) { System::of_this_machine(environment.interpreter.as_deref()) } else { None };
         let mut libraries = Libraries {
             environment,
+            shelf,
             system,
             libraries: Vec::new(),
             known: FxHashMap::default(),
@@ -109,7 +121,7 @@ impl<'e> Libraries<'e> {
 
     /// Opens a library of the environment.
     pub fn open_subject(&mut self, root: RootId, path: &str) -> Result<LibraryId, LibraryError> {
-        let bytes = self.environment.root(root).tree.map(path)?;
+        let bytes = self.shelf.tables(self.environment, root, path)?;
         let place = Place::Inside(root, path.to_owned());
         let id = self.add(place.clone(), bytes)?;
         self.known.insert(place, Some(id));
@@ -118,7 +130,12 @@ impl<'e> Libraries<'e> {
 
     /// Every file of `torch/lib`, opened; empty if torch is not in the environment, or one of them cannot be read.
     pub fn torch(&mut self) -> Vec<LibraryId> {
-        let places: Vec<Place> = self.preloaded.values().filter(|place| is_torch(place)).cloned().collect();
+        let places: Vec<Place> = self
+            .preloaded
+            .values()
+            .filter(|place| matches!(place, Place::Inside(_, path) if is_torch(path)))
+            .cloned()
+            .collect();
         let opened: Option<Vec<LibraryId>> = places.into_iter().map(|place| self.open(place)).collect();
         let mut opened = opened.unwrap_or_default();
         opened.sort_unstable();
@@ -207,8 +224,8 @@ impl<'e> Libraries<'e> {
         }
         let bytes = match &place {
             Place::Inside(root, path) => {
-                let tree = &self.environment.root(*root).tree;
-                tree.is_file(path).then(|| tree.map(path).ok()).flatten()
+                let is_file = self.environment.root(*root).tree.is_file(path);
+                if is_file { self.shelf.tables(self.environment, *root, path).ok() } else { None }
             }
             Place::System(path) => map_file(path),
         };
@@ -218,11 +235,6 @@ impl<'e> Libraries<'e> {
     }
 
     fn add(&mut self, place: Place, bytes: Bytes) -> Result<LibraryId, LibraryError> {
-        // What was decompressed is let go of, but for the tables.
-        let bytes = match bytes {
-            Bytes::Owned(bytes) => Bytes::Owned(skeleton(&bytes)?),
-            mapped => mapped,
-        };
         let elf = Elf::parse(&bytes)?;
         let needed = elf.needed.iter().map(|name| Need { name: name.clone(), found: None }).collect();
         let (machine, folders) = (elf.machine, elf.search_folders().to_vec());
@@ -231,25 +243,41 @@ impl<'e> Libraries<'e> {
     }
 
     fn find_preloaded(&mut self) {
-        for entry in &self.environment.search_path {
-            let tree = &self.environment.root(entry.root).tree;
-            let below =
-                |path: &str| if entry.prefix.is_empty() { path.to_owned() } else { format!("{}/{path}", entry.prefix) };
-            let vendors = tree.list(&below("nvidia")).into_iter().map(|(name, _)| below(&format!("nvidia/{name}/lib")));
-            for folder in vendors.chain([below("torch/lib")]) {
-                for (name, kind) in tree.list(&folder) {
-                    if kind == EntryKind::File && name.contains(".so") {
-                        let place = Place::Inside(entry.root, format!("{folder}/{name}"));
-                        self.preloaded.entry(name).or_insert(place);
-                    }
-                }
-            }
+        for (root, path) in preloaded(self.environment) {
+            let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+            self.preloaded.entry(name).or_insert(Place::Inside(root, path));
         }
     }
 }
 
-fn is_torch(place: &Place) -> bool {
-    matches!(place, Place::Inside(_, path) if path.contains("torch/lib/"))
+/// Whether the environment's libraries would be loaded by this machine.
+pub fn is_local(environment: &Environment) -> bool {
+    let installed = environment.roots.iter().any(|root| root.kind == RootKind::SitePackages);
+    installed && environment.sys_platform == "linux" && cfg!(target_os = "linux")
+}
+
+/// The files of `torch/lib` and `nvidia/*/lib`.
+pub fn preloaded(environment: &Environment) -> Vec<(RootId, String)> {
+    let mut places = Vec::new();
+    for entry in &environment.search_path {
+        let tree = &environment.root(entry.root).tree;
+        let nvidia = join(&entry.prefix, "nvidia");
+        let vendors = tree.list(&nvidia).into_iter().map(|(name, _)| join(&join(&nvidia, &name), "lib"));
+        for folder in vendors.chain([join(&entry.prefix, TORCH)]) {
+            let files =
+                tree.list(&folder).into_iter().filter(|(name, kind)| *kind == EntryKind::File && name.contains(".so"));
+            places.extend(files.map(|(name, _)| (entry.root, join(&folder, &name))));
+        }
+    }
+    places
+}
+
+/// Where torch keeps its libraries.
+const TORCH: &str = "torch/lib";
+
+/// Whether a file is one of torch's libraries.
+pub fn is_torch(path: &str) -> bool {
+    path.rsplit_once('/').is_some_and(|(folder, _)| folder == TORCH || folder.ends_with("/torch/lib"))
 }
 
 /// `path` seen from `folder`, without `.` and `..`; `None` if it leaves the tree.

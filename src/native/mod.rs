@@ -13,6 +13,8 @@ pub mod inspection;
 pub mod libraries;
 pub mod ptxas;
 pub mod schema;
+pub mod shelf;
+pub mod sparse;
 pub mod stack;
 pub mod symbols;
 pub mod system;

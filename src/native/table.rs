@@ -5,8 +5,10 @@ use serde::Serialize;
 
 use super::arch::{Arch, CudaVersion};
 use super::coverage::{Coverage, Verdict, targets};
-use super::elf::Elf;
-use super::fatbin::{self, Container, FatbinError};
+use super::elf::ElfError;
+use super::fatbin::{Container, FatbinError};
+use super::inspection::Cache;
+use super::shelf::Shelf;
 use super::stack::{self, Subject};
 use crate::environment::Environment;
 use crate::environment::gpu::Hardware;
@@ -56,28 +58,25 @@ pub struct Found {
 }
 
 /// Every library of torch and of the attention stack that holds device code.
-pub fn kernels(environment: &Environment, packs: &Packs) -> Found {
+pub fn kernels(environment: &Environment, packs: &Packs, shelf: &Shelf) -> Found {
     let mut subjects = stack::torch_kernels(environment);
     subjects.extend(stack::extensions(environment, packs));
     subjects.sort_by(|a, b| (a.root, &a.path).cmp(&(b.root, &b.path)));
     let mut found = Found::default();
-    for (subject, codes) in
-        subjects.into_par_iter().filter_map(|subject| read(environment, subject)).collect::<Vec<_>>()
-    {
+    let read = |subject: Subject| {
+        let codes = shelf.codes(environment, subject.root, &subject.path);
+        (subject, codes)
+    };
+    for (subject, codes) in subjects.into_par_iter().map(read).collect::<Vec<_>>() {
         match codes {
             Ok(codes) if codes.is_empty() => {}
             Ok(codes) => found.kernels.push(Kernels { subject, codes }),
+            // What is no library at all is reported where libraries are linked.
+            Err(FatbinError::Elf(error)) if !matches!(error, ElfError::Malformed(_)) => {}
             Err(error) => found.incomplete.push(Incomplete { path: subject.path, reason: error.to_string() }),
         }
     }
     found
-}
-
-/// `None` for what cannot be read at all: that is reported where libraries are linked.
-fn read(environment: &Environment, subject: Subject) -> Option<(Subject, Result<Vec<Container>, FatbinError>)> {
-    let bytes = environment.root(subject.root).tree.map(&subject.path).ok()?;
-    let codes = fatbin::read(&Elf::parse(&bytes).ok()?);
-    Some((subject, codes))
 }
 
 /// One library.
@@ -112,7 +111,9 @@ pub fn table(environment: &Environment, packs: &Packs) -> Vec<Row> {
     if archs.is_empty() {
         archs = COMMON.map(|(major, minor)| Arch::device(major, minor)).to_vec();
     }
-    kernels(environment, packs).kernels.into_iter().map(|kernels| row(environment, &kernels, &archs)).collect()
+    let cache = Cache::default();
+    let found = cache.kernels(environment, packs);
+    found.kernels.iter().map(|kernels| row(environment, kernels, &archs)).collect()
 }
 
 fn row(environment: &Environment, kernels: &Kernels, archs: &[Arch]) -> Row {

@@ -6,10 +6,11 @@ use proptest::prelude::*;
 use super::arch::Arch;
 use super::coverage::targets;
 use super::elf::{Elf, ElfError, Machine, skeleton};
-use super::fatbin::{self, FatbinError};
-use super::fixture::{Library, fatbin as section};
+use super::fatbin::{FatbinError, parse, read};
+use super::fixture::{Library, fatbin};
 use super::ptxas::Ptxas;
 use super::schema;
+use super::sparse;
 
 /// A library with something in every table.
 fn library() -> Library {
@@ -76,29 +77,55 @@ fn a_skeleton_has_the_same_tables_and_nothing_else() {
 }
 
 #[test]
+fn a_stream_is_kept_where_it_is_read() {
+    const BIG: usize = 3 << 20;
+    let code = fatbin(&["sm_80 compute_80@9.0", "sm_90a sm_120f"], BIG);
+    let library = library().section(".text", vec![0x90; BIG]).section("__nv_relfatbin", code);
+    for file in [library.build(), library.big_endian().build()] {
+        let kept = sparse::read(&mut file.as_slice(), file.len() as u64).expect("a file");
+        assert_eq!(kept.len(), file.len());
+        let zeros = kept.iter().filter(|&&byte| byte == 0).count();
+        if cfg!(target_os = "linux") {
+            assert!(zeros > file.len() - (1 << 18), "{zeros} of {}", file.len());
+        }
+        let (whole, part) = (Elf::parse(&file).expect("a library"), Elf::parse(&kept).expect("a library"));
+        assert_eq!(whole.undefined(), part.undefined());
+        assert!(part.exports(b"own"));
+        assert_eq!(whole.versions_needed(), part.versions_needed());
+        assert_eq!(read(&whole), read(&part));
+        let section = part.section(b"__nv_relfatbin").expect("a section").expect("there");
+        assert_eq!(parse(section), parse(whole.section(b"__nv_relfatbin").expect("a section").expect("there")));
+        assert_eq!(skeleton(&file), skeleton(&kept));
+        // A stream that ends early is no file.
+        assert!(sparse::read(&mut &file[..file.len() - 1], file.len() as u64).is_err());
+    }
+    assert!(sparse::read(&mut [].as_slice(), 0).is_ok());
+}
+
+#[test]
 fn reads_device_code() {
     let file = library().build();
-    let containers = fatbin::read(&Elf::parse(&file).expect("a library")).expect("device code");
+    let containers = read(&Elf::parse(&file).expect("a library")).expect("device code");
     assert_eq!(containers.len(), 2);
     assert_eq!(targets(&containers), ["sm_80", "sm_90a", "compute_80"]);
     assert_eq!(containers[0][1].isa, Some((9, 0)));
     assert_eq!(containers[1][0].arch.to_string(), "sm_90a");
     let none = Library::default().build();
-    assert_eq!(fatbin::read(&Elf::parse(&none).expect("a library")), Ok(Vec::new()));
+    assert_eq!(read(&Elf::parse(&none).expect("a library")), Ok(Vec::new()));
     // Code that waits for the device linker counts only where no linked code is.
-    let both = Library::default().section("__nv_relfatbin", section(&["sm_70"])).fatbin(&["sm_80"]).build();
-    assert_eq!(targets(&fatbin::read(&Elf::parse(&both).expect("a library")).expect("device code")), ["sm_80"]);
-    let unlinked = Library::default().section("__nv_relfatbin", section(&["sm_100f"])).build();
-    assert_eq!(targets(&fatbin::read(&Elf::parse(&unlinked).expect("a library")).expect("device code")), ["sm_100f"]);
+    let both = Library::default().section("__nv_relfatbin", fatbin(&["sm_70"], 24)).fatbin(&["sm_80"]).build();
+    assert_eq!(targets(&read(&Elf::parse(&both).expect("a library")).expect("device code")), ["sm_80"]);
+    let unlinked = Library::default().section("__nv_relfatbin", fatbin(&["sm_100f"], 24)).build();
+    assert_eq!(targets(&read(&Elf::parse(&unlinked).expect("a library")).expect("device code")), ["sm_100f"]);
 }
 
 #[test]
 fn refuses_damaged_device_code() {
-    let good = section(&["sm_80 sm_90"]);
+    let good = fatbin(&["sm_80 sm_90"], 24);
     let with = |at: usize, bytes: &[u8]| {
         let mut bad = good.clone();
         bad[at..at + bytes.len()].copy_from_slice(bytes);
-        fatbin::parse(&bad)
+        parse(&bad)
     };
     assert_eq!(with(8, &u64::MAX.to_le_bytes()), Err(FatbinError::Overrun(0)), "a payload without end");
     assert_eq!(with(6, &8u16.to_le_bytes()), Err(FatbinError::Overrun(0)), "a header shorter than itself");
@@ -106,8 +133,8 @@ fn refuses_damaged_device_code() {
     assert_eq!(with(16 + 8, &u64::MAX.to_le_bytes()), Err(FatbinError::Entry(16)), "an entry past the container");
     assert_eq!(with(16, &9u16.to_le_bytes()).map(|c| c[0].len()), Ok(1), "an entry of another kind is passed over");
     assert_eq!(with(16 + 28, &u32::MAX.to_le_bytes()).map(|c| c[0].len()), Ok(2), "an architecture yet to come");
-    assert_eq!(fatbin::parse(&good[..20]), Err(FatbinError::Overrun(0)));
-    assert_eq!(fatbin::parse(&[0; 64]), Ok(Vec::new()), "nothing but padding");
+    assert_eq!(parse(&good[..20]), Err(FatbinError::Overrun(0)));
+    assert_eq!(parse(&[0; 64]), Ok(Vec::new()), "nothing but padding");
 }
 
 #[test]
@@ -125,12 +152,15 @@ fn schemas_come_from_read_only_data_alone() {
 
 /// Everything that reads bytes, on `bytes`: must come back, whatever they are.
 fn read_all(bytes: &[u8]) {
-    let _ = fatbin::parse(bytes);
+    let streamed = sparse::read(&mut &*bytes, bytes.len() as u64).expect("a stream of this length");
+    let whole = Elf::parse(bytes).ok().map(|elf| elf.undefined());
+    assert_eq!(whole, Elf::parse(&streamed[..bytes.len()]).ok().map(|elf| elf.undefined()));
+    let _ = parse(bytes);
     let _ = Ptxas::read(bytes);
     schema::all(bytes);
     schema::find(bytes, "attend");
     if let Ok(elf) = Elf::parse(bytes) {
-        let _ = fatbin::read(&elf);
+        let _ = read(&elf);
         elf.undefined();
         elf.exports(b"own");
         elf.exports(b"a name that is not there");
@@ -178,7 +208,7 @@ proptest! {
 
     #[test]
     fn no_device_code_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0usize..4) {
-        let mut file = section(&["sm_80 compute_80@8.7", "sm_90a"]);
+        let mut file = fatbin(&["sm_80 compute_80@8.7", "sm_90a"], 24);
         let at = at * 16;
         let end = file.len().min(at + bytes.len());
         file[at..end].copy_from_slice(&bytes[..end - at]);
@@ -201,7 +231,7 @@ proptest! {
             if *ptx { format!("compute_{number}{suffix}@9.1") } else { format!("sm_{number}{suffix}") }
         };
         let text: Vec<String> = archs.iter().map(name).collect();
-        let containers = fatbin::parse(&section(&[&text.join(" ")])).expect("device code");
+        let containers = parse(&fatbin(&[&text.join(" ")], 24)).expect("device code");
         let read: Vec<String> = containers[0]
             .iter()
             .map(|code| if code.isa.is_some() { format!("{}@9.1", code.arch.compute()) } else { code.arch.to_string() })

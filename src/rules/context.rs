@@ -33,7 +33,7 @@ pub struct Sink {
 impl Context<'_> {
     /// The extension modules of the attention stack, linked.
     pub fn inspection(&self) -> &Inspection {
-        self.native.inspection(self.environment, self.packs)
+        self.native.inspection(self.environment, self.packs, self.glibc.is_some())
     }
 
     /// The device code of torch and of the attention stack.

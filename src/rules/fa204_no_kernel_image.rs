@@ -30,7 +30,7 @@
 use super::libraries::{distribution_of, file_name, finding, list, related};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::{Environment, Platform};
-use crate::finding::{Finding, Severity};
+use crate::finding::{Finding, Incomplete, Severity};
 use crate::native::coverage::{Coverage, Verdict, targets};
 use crate::native::stack::module;
 use crate::native::table::{Device, Kernels, devices};
@@ -56,7 +56,10 @@ impl Rule for NoKernelImage {
         if context.environment.platform == Platform::Cuda && !devices.is_empty() {
             let found = context.kernels();
             sink.findings.extend(report(context.environment, context.packs, &found.kernels, &devices));
-            sink.incomplete.extend(found.incomplete.iter().cloned());
+            // A library that could not be linked either is one gap.
+            let is_new = |gap: &&Incomplete| !sink.incomplete.iter().any(|known| known.path == gap.path);
+            let new: Vec<Incomplete> = found.incomplete.iter().filter(is_new).cloned().collect();
+            sink.incomplete.extend(new);
         }
     }
 }

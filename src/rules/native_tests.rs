@@ -228,9 +228,9 @@ fn versions_of_the_c_library_of_this_machine() {
         &[("vllm/_C.abi3.so", &new), ("vllm/_D.abi3.so", &needs("GLIBC_2.17"))],
     );
     let environment = site.load(&[]);
-    let inspection = crate::native::inspection::Inspection::of(&environment, &Packs::embedded());
+    let cache = crate::native::inspection::Cache::default();
     let (found, _) = check(&environment, None);
-    match inspection.libc {
+    match &cache.inspection(&environment, &Packs::embedded(), false).libc {
         Some(_) => assert_eq!(codes(&found), [("FA203", Severity::Error)]),
         // Nothing to compare with on a system without glibc.
         None => assert_eq!(codes(&found), []),

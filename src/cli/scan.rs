@@ -64,13 +64,14 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(global.quiet).timed(global.verbose);
     let outcome = scan(&request, &options, &progress);
     drop(progress);
-    let outcome = match outcome {
+    let mut outcome = match outcome {
         Ok(outcome) => outcome,
         Err(ScanError::Environment(error)) if error.exit_code() == Status::Unchecked as u8 => {
             return unchecked(error, args, &plan, global);
         }
         Err(error) => return Err(error.into()),
     };
+    outcome.report.in_full = global.verbose;
     if let Some(path) = &args.write_baseline {
         Baseline::new(&outcome.report.findings).write(path)?;
     }

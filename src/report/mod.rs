@@ -55,6 +55,9 @@ pub struct Report {
     /// Which findings fail the run (not part of the JSON).
     #[serde(skip)]
     pub fail_on: FailOn,
+    /// Whether people want all of it: what is merely good to know is shortened otherwise (not part of the JSON).
+    #[serde(skip)]
+    pub in_full: bool,
 }
 
 /// Which findings fail a run.
@@ -201,6 +204,7 @@ impl Report {
             summary,
             notes: Vec::new(),
             fail_on: FailOn::default(),
+            in_full: false,
         }
     }
 

@@ -21,7 +21,20 @@ const INDENT: usize = 15;
 
 /// Writes the report for people.
 pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    for finding in &report.findings {
+    let brief = |finding: &Finding| {
+        finding.severity == Severity::Info && !report.in_full && !report.fail_on.includes(Severity::Info)
+    };
+    // What is merely good to know comes first and short: it is the end that people see.
+    for finding in report.findings.iter().filter(|finding| brief(finding)) {
+        let path = printable(&view.place(finding.root, &finding.path));
+        let group = titled(finding, style).element(origin(path, finding.line));
+        writeln!(out, "{}", renderer(style).render(&[group]))?;
+    }
+    let shortened = report.findings.iter().filter(|finding| brief(finding)).count();
+    if shortened > 0 {
+        writeln!(out)?;
+    }
+    for finding in report.findings.iter().filter(|finding| !brief(finding)) {
         finding_block(finding, view, style, out)?;
         writeln!(out)?;
     }
@@ -35,21 +48,19 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
     for note in &report.notes {
         writeln!(out, "{}", wrap_after("note:", &style.bold("note:"), &printable(note), style.width))?;
     }
+    if shortened > 0 {
+        let text = "findings of severity info are shortened; --verbose shows them in full";
+        writeln!(out, "{}", wrap_after("note:", &style.bold("note:"), text, style.width))?;
+    }
+    if shortened > 0 || !report.notes.is_empty() {
+        writeln!(out)?;
+    }
     summary(report, style, out)
 }
 
 /// One finding: excerpt, related places, help.
 pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, out: &mut dyn Write) -> io::Result<()> {
-    let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
-    let renderer = renderer.term_width(style.width);
-    let level = match finding.severity {
-        Severity::Error => Level::ERROR,
-        Severity::Warning => Level::WARNING,
-        Severity::Info => Level::INFO,
-    };
-    let label = format!("{}[{}]: ", finding.severity.as_str(), finding.code).len();
-    let title = wrap(&printable_lines(&finding.message), style.width.saturating_sub(label)).join("\n");
-    let mut group = Group::with_title(level.primary_title(title).id(finding.code.clone()));
+    let mut group = titled(finding, style);
     let (beside, below): (Vec<_>, Vec<_>) =
         notes(finding).into_iter().partition(|note| note.fits_beside(finding, style));
     group = primary(group, finding, &beside, view);
@@ -64,7 +75,24 @@ pub(super) fn finding_block(finding: &Finding, view: &dyn View, style: Style, ou
             group = group.element(Level::HELP.with_name(label).message(message));
         }
     }
-    writeln!(out, "{}", renderer.render(&[group]))
+    writeln!(out, "{}", renderer(style).render(&[group]))
+}
+
+fn renderer(style: Style) -> Renderer {
+    let renderer = if style.color { Renderer::styled() } else { Renderer::plain() };
+    renderer.term_width(style.width)
+}
+
+/// The first lines of a finding: severity, code, message.
+fn titled<'a>(finding: &Finding, style: Style) -> Group<'a> {
+    let level = match finding.severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Info => Level::INFO,
+    };
+    let label = format!("{}[{}]: ", finding.severity.as_str(), finding.code).len();
+    let title = wrap(&printable_lines(&finding.message), style.width.saturating_sub(label)).join("\n");
+    Group::with_title(level.primary_title(title).id(finding.code.clone()))
 }
 
 /// A related place, with the other lines of its file that have the same to say.

@@ -91,7 +91,7 @@ impl Reaper {
                 range.start = to;
             }
         }
-        self.unread.retain(|range| range.start < range.end);
+        self.unread.retain(|range| range.end > at);
     }
 
     /// Follows the headers of device code as far as `bytes` go; the code between them is not read.

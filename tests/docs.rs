@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use fa_doctor::cli::Cli;
+use fa_doctor::config::Settings;
 use fa_doctor::rules::registry;
 
 /// Subcommands that are written and not wired in yet.
@@ -156,6 +157,24 @@ fn commands(text: &str) -> Vec<Vec<String>> {
         }
     }
     commands
+}
+
+#[test]
+fn every_settings_file_in_the_documentation_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for page in ["README.md", "docs/settings.md"] {
+        let text = read(&root().join(page));
+        let blocks: Vec<&str> =
+            text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+        assert!(!blocks.is_empty(), "{page}");
+        for block in blocks {
+            let file = folder.path().join("fa-doctor.toml");
+            fs::write(&file, block).expect("a file");
+            if let Err(error) = Settings::load(Some(&file), folder.path()) {
+                panic!("{page}: {error}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ use fa_doctor::packs::Packs;
 
 fn check(degraded: bool) {
     let folder = tempfile::tempdir().unwrap();
-    let text = adapter::render(&Packs::embedded(), degraded);
+    let packs = Packs::embedded();
+    let text = adapter::render(&packs, &packs.arguments.keys().map(String::as_str).collect(), degraded);
     std::fs::write(folder.path().join(format!("{}.py", adapter::MODULE)), text).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fix/adapter_check.py");
     let output = Command::new("python3")

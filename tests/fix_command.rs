@@ -48,7 +48,7 @@ fn without_write_the_diff_is_shown_and_nothing_is_touched() {
     let before = tree(folder.path());
     let (out, err, code) = run(&["fix"], folder.path());
     assert_eq!(code, 1, "{err}");
-    assert!(out.contains("+    return _fa_doctor_call(attend, q, k, v, dynamic_causal=mask, s_aux=None)"), "{out}");
+    assert!(out.contains("+    return _fa_doctor_call(attend, q, k, v, dynamic_causal=mask)"), "{out}");
     assert!(out.contains("nothing was written. To apply: fa-doctor fix") && out.contains("--write"), "{out}");
     assert!(out.starts_with(&folder.path().display().to_string()), "the environment is named: {out}");
     assert_eq!(tree(folder.path()), before);

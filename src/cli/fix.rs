@@ -22,6 +22,7 @@ use crate::fix::undo::recover;
 use crate::packs::Packs;
 use crate::progress::Progress;
 use crate::python::{self, Origin, Symbol};
+use crate::report::style::wrap;
 use crate::report::{Style, count};
 use crate::rules::RuleInfo;
 use crate::scan::{Options, check};
@@ -211,13 +212,10 @@ fn summary(out: &mut dyn Write, args: &FixArgs, plan: &Plan, receipts: &[Receipt
     }
     let word = if args.write { style.good("applied") } else { style.hint("to apply") };
     for finding in &plan.applied {
-        let title = finding.fix.as_ref().map_or("", |fix| fix.title.as_str());
-        writeln!(out, "{word} {} {}: {title}", finding.code, finding.symbol)?;
+        describe(out, finding, &word, None, style)?;
     }
     for skipped in &plan.skipped {
-        let (finding, word) = (&skipped.finding, style.caution("left out"));
-        let title = finding.fix.as_ref().map_or("", |fix| fix.title.as_str());
-        writeln!(out, "{word} {} {}: {title} ({})", finding.code, finding.symbol, skipped.reason)?;
+        describe(out, &skipped.finding, &style.caution("left out"), Some(&skipped.reason), style)?;
     }
     for receipt in receipts {
         for (path, target) in &receipt.unlinked {
@@ -243,21 +241,45 @@ fn summary(out: &mut dyn Write, args: &FixArgs, plan: &Plan, receipts: &[Receipt
         (n, true) => {
             let files: usize = receipts.iter().map(|receipt| receipt.written.len()).sum();
             writeln!(out, "{} applied in {}. RECORD still lists the original files.", fixes(n), count(files, "file"))?;
-            writeln!(out, "To restore them: {}", style.hint("fa-doctor undo"))?;
+            writeln!(out, "To restore them: {}", style.hint(&undo_command(&args.target)))?;
         }
+    }
+    Ok(())
+}
+
+/// One fix: what it is for, and what it does.
+fn describe(out: &mut dyn Write, finding: &Finding, word: &str, reason: Option<&str>, style: Style) -> io::Result<()> {
+    writeln!(out, "{word} {} {}", finding.code, finding.symbol)?;
+    let title = finding.fix.as_ref().map_or("", |fix| fix.title.as_str());
+    let text = reason.map_or(title.to_owned(), |reason| format!("{title}: {reason}"));
+    for line in wrap(&text, style.width.saturating_sub(4)) {
+        writeln!(out, "    {line}")?;
     }
     Ok(())
 }
 
 /// This command with one more flag, to copy.
 fn again(flag: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
-    let mut words = vec!["fa-doctor".to_owned()];
-    words.extend(std::env::args().skip(1).map(|word| {
-        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    }));
-    words.push(flag.to_owned());
+    let words = std::env::args().skip(1).chain([flag.to_owned()]);
+    format!("fa-doctor {}", words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" "))
+}
+
+/// The command that takes it back, to copy.
+fn undo_command(target: &TargetArgs) -> String {
+    let mut words = vec!["fa-doctor".to_owned(), "undo".to_owned()];
+    words.extend(target.targets.iter().map(|path| quoted(&path.display().to_string())));
+    words.extend(target.python.iter().map(|path| format!("--python {}", quoted(&path.display().to_string()))));
     words.join(" ")
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 /// What is left decides; without --write, that is also what could be fixed.

@@ -1,8 +1,9 @@
 //! How many values a call returns, on every path that it can take.
 
 use super::{Const, FnRef, Linker, ModId, Resolution, Truth, Value};
+use crate::fix::adapter;
 use crate::python::Symbol;
-use crate::python::ir::{Call, ExprId, ExprKind, ParameterKind, StmtKind};
+use crate::python::ir::{ArgumentKind, Call, ExprId, ExprKind, ParameterKind, StmtKind};
 
 /// The numbers of values that a call may return.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,8 @@ impl Linker<'_> {
     /// The arity of a call; `None` if some path is not known, returns one value, or returns nothing at all.
     pub fn arity(&self, id: ModId, expr: ExprId) -> Option<Arity> {
         let ExprKind::Call(call) = &self.module(id)[expr].kind else { return None };
+        let behind = self.behind_adapter(id, call);
+        let call = behind.as_ref().unwrap_or(call);
         let Resolution::Found(values) = self.eval(id, call.callee) else { return None };
         let mut all: Option<Arity> = None;
         for value in &values {
@@ -39,6 +42,17 @@ impl Linker<'_> {
         all.counts.sort_unstable();
         all.counts.dedup();
         Some(all)
+    }
+
+    /// The call that the compatibility adapter makes: what it returns is returned.
+    fn behind_adapter(&self, id: ModId, call: &Call) -> Option<Call> {
+        let is_adapter = matches!(self.module(id)[call.callee].kind, ExprKind::Name(name) if &name == adapter::CALL);
+        let (first, rest) = call.arguments.split_first()?;
+        (is_adapter && first.kind == ArgumentKind::Positional).then(|| Call {
+            callee: first.value,
+            arguments: rest.into(),
+            parentheses: call.parentheses,
+        })
     }
 
     fn counts_of_call(&self, id: ModId, call: &Call, f: FnRef, bound: bool) -> Option<(Vec<usize>, Option<u32>)> {

@@ -20,12 +20,10 @@ from weakref import WeakKeyDictionary
 Result = TypeVar("Result")
 
 # Values that change nothing, by keyword. None is one for every keyword.
-_NEUTRAL: dict[str, tuple[object, ...]] = {
-{neutral}}
+_NEUTRAL: dict[str, tuple[object, ...]] = {neutral}
 
 # What leaving out any other value would mean.
-_CONSEQUENCE: dict[str, str] = {
-{consequences}}
+_CONSEQUENCE: dict[str, str] = {consequences}
 
 
 class Capability:

@@ -1,7 +1,8 @@
 //! The compatibility adapter: the one module that `fix` adds to a package, `_fa_doctor_compat.py`.
 //!
-//! Its text depends on the packs and on `--allow-degraded` only, so that every fix of a run asks for the same file.
+//! Its tables say what the packs know of the keywords that the package passes, and nothing else: it is to be read.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::packs::Packs;
@@ -13,11 +14,11 @@ pub const CALL: &str = "_fa_doctor_call";
 /// Columns of the generated text.
 const WIDTH: usize = 88;
 
-/// The text of the module.
-pub fn render(packs: &Packs, degraded: bool) -> String {
+/// The text of the module for a package that passes these keywords.
+pub fn render(packs: &Packs, keywords: &BTreeSet<&str>, degraded: bool) -> String {
     let mut neutral = String::new();
     let mut consequences = String::new();
-    for (keyword, argument) in &packs.arguments {
+    for (keyword, argument) in packs.arguments.iter().filter(|(keyword, _)| keywords.contains(keyword.as_str())) {
         let values: Vec<&str> = argument.neutral.iter().map(String::as_str).filter(|value| *value != "None").collect();
         if !values.is_empty() {
             let comma = if values.len() == 1 { "," } else { "" };
@@ -43,12 +44,13 @@ pub fn render(packs: &Packs, degraded: bool) -> String {
             "",
         )
     };
+    let table = |rows: &str| if rows.is_empty() { "{}".to_owned() } else { format!("{{\n{rows}}}") };
     include_str!("compat.py")
         .replace("{version}", env!("CARGO_PKG_VERSION"))
         .replace("{policy}", policy)
         .replace("{imports}", imports)
-        .replace("{neutral}", &neutral)
-        .replace("{consequences}", &consequences)
+        .replace("{neutral}", &table(&neutral))
+        .replace("{consequences}", &table(&consequences))
         .replace("{lose}", lose)
 }
 
@@ -86,9 +88,13 @@ mod tests {
 
     #[test]
     fn the_two_variants_differ_in_what_they_do_with_a_loss() {
-        let (strict, degraded) = (render(&Packs::embedded(), false), render(&Packs::embedded(), true));
+        let keywords = BTreeSet::from(["window_size", "s_aux", "not_in_any_pack"]);
+        let packs = Packs::embedded();
+        let (strict, degraded) = (render(&packs, &keywords, false), render(&packs, &keywords, true));
         assert!(strict.contains("raise TypeError(") && !strict.contains("import warnings"));
         assert!(degraded.contains("warnings.warn(") && !degraded.contains("raise TypeError"));
-        assert!(!strict.contains("{lose}") && !strict.contains("{policy}"));
+        assert!(strict.contains("\"window_size\": ((-1, -1)") && strict.contains("\"s_aux\": \""));
+        assert!(!strict.contains("softcap") && !strict.contains("{lose}") && !strict.contains("{policy}"));
+        assert!(render(&packs, &BTreeSet::new(), false).contains("= {}\n"));
     }
 }

@@ -1,16 +1,21 @@
 //! A call with a keyword that the callee does not have goes through the compatibility adapter.
 
+use std::collections::BTreeSet;
+
 use super::{Deriver, Site};
 use crate::environment::tree::{join, split};
 use crate::finding::{Applicability, Edit, Fix};
 use crate::fix::adapter;
-use crate::link::{Const, Mismatch, ModId, Resolution, Value, bind};
+use crate::link::{Arguments, Const, Mismatch, ModId, Resolution, Value, bind};
 use crate::packs::{Argument, Decorator};
 use crate::python::ir::{ArgumentKind, ExprId, ExprKind};
 
 pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
     let (expr, call) = site.call_of_argument()?;
     let surplus = unexpected(deriver, site.id, expr)?;
+    if !is_attention(deriver, site.id, call.callee) {
+        return None;
+    }
     // A call that could only ever fail, in other words than today, is not repaired.
     let passes = |&index: &usize| {
         let argument = &call.arguments[index];
@@ -22,7 +27,7 @@ pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
             _ => true,
         }
     };
-    if !deriver.degraded && !surplus.iter().all(passes) || is_kernel(deriver, site.id, call.callee) {
+    if !deriver.degraded && !surplus.iter().all(passes) {
         return None;
     }
     let package = match (site.module.is_package, site.module.name.rsplit_once('.')) {
@@ -38,22 +43,43 @@ pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
     if !scope.names.contains_key(&crate::python::Symbol::new(adapter::CALL)) {
         edits.push(site.source.insert_import(&format!("from {module} import {}", adapter::CALL)));
     }
-    if !deriver.context.environment.root(site.module.root).tree.is_file(&path) {
-        let content = adapter::render(deriver.packs(), deriver.degraded);
-        edits.push(Edit { path, start: 0, end: 0, content, root: site.module.root });
-    }
+    edits.extend(module_edit(deriver, site, path));
     let names = surplus.iter().map(|&index| match call.arguments[index].kind {
         ArgumentKind::Keyword(name) => format!("`{name}`"),
         _ => format!("`{}`", site.module.slice(call.arguments[index].span)),
     });
     let names: Vec<String> = names.collect();
     let callee = site.module.slice(site.module[call.callee].span);
-    let does = if deriver.degraded { "dropping" } else { "leaving out, where that changes nothing," };
+    let names = names.join(" and ");
+    let does = if deriver.degraded {
+        format!("drops {names} with a warning")
+    } else {
+        format!("leaves out {names} where that changes nothing")
+    };
     Some(Fix {
         applicability: Applicability::Safe,
-        title: format!("Call `{callee}` through an adapter, {does} {}", names.join(" and ")),
+        title: format!("Call `{callee}` through an adapter that {does}"),
         edits,
     })
+}
+
+/// The module itself, where it is not there yet, or was made for other keywords or in the other variant.
+fn module_edit(deriver: &Deriver<'_>, site: Site<'_>, path: String) -> Option<Edit> {
+    let folder = split(&path).0;
+    let mut keywords = BTreeSet::new();
+    for (id, _, call) in deriver.calls() {
+        let module = deriver.linker.module(id);
+        if module.root == site.module.root && split(&module.path).0 == folder {
+            keywords.extend(call.arguments.iter().filter_map(|argument| match argument.kind {
+                ArgumentKind::Keyword(name) => Some(name.as_str()),
+                _ => None,
+            }));
+        }
+    }
+    let content = adapter::render(deriver.packs(), &keywords, deriver.degraded);
+    let tree = &deriver.context.environment.root(site.module.root).tree;
+    let there = tree.read(&path).unwrap_or_default();
+    (there != content.as_bytes()).then(|| Edit { path, start: 0, end: there.len(), content, root: site.module.root })
 }
 
 /// The arguments of a call that no parameter of its callee takes, if the call fits without them.
@@ -67,17 +93,14 @@ pub(super) fn unexpected(deriver: &Deriver<'_>, id: ModId, expr: ExprId) -> Opti
     for value in &values {
         let (target, mut arguments) = linker.flatten(value, &given);
         let callee = linker.callee(target)?;
-        loop {
-            match bind(&callee.signature, &arguments) {
-                Ok(()) => break,
-                Err(Mismatch::UnexpectedKeyword(name, Some(index))) => {
-                    arguments.keywords.retain(|(other, _)| *other != name);
-                    if !surplus.contains(&index) {
-                        surplus.push(index);
-                    }
+        while let Err(found) = bind(&callee.signature, &arguments) {
+            for mismatch in Mismatches::from(found).0 {
+                // Otherwise something is missing, or too much in another way, or the keyword is hidden in a partial.
+                let Mismatch::UnexpectedKeyword(name, Some(index)) = mismatch else { return None };
+                arguments.keywords.retain(|(other, _)| *other != name);
+                if !surplus.contains(&index) {
+                    surplus.push(index);
                 }
-                // Something is missing, or too much in another way, or the keyword is hidden in a partial.
-                Err(_) => return None,
             }
         }
     }
@@ -85,15 +108,19 @@ pub(super) fn unexpected(deriver: &Deriver<'_>, id: ModId, expr: ExprId) -> Opti
     (!surplus.is_empty()).then_some(surplus)
 }
 
-/// Whether the callee is a kernel: its calls are read by a compiler, not run.
-fn is_kernel(deriver: &Deriver<'_>, id: ModId, callee: ExprId) -> bool {
+/// Whether the callee is a function of an attention module that runs as Python: what a compiler reads (a kernel) or
+/// defines (an instruction) knows no neutral values.
+fn is_attention(deriver: &Deriver<'_>, id: ModId, callee: ExprId) -> bool {
     let linker = &deriver.linker;
     let Resolution::Found(values) = linker.eval(id, callee) else { return false };
-    values.iter().any(|value| match value {
+    let in_attention = |id: ModId| deriver.packs().is_attention(&deriver.context.program.node(id).name);
+    values.iter().all(|value| match linker.flatten(value, &Arguments::default()).0 {
         Value::Function(f) | Value::Bound(f) => {
-            let decorators = linker.module(f.module)[f.function].decorators.iter();
-            decorators.into_iter().any(|&at| linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
+            let mut decorators = linker.module(f.module)[f.function].decorators.iter();
+            in_attention(f.module)
+                && !decorators.any(|&at| linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
         }
+        Value::Class(class) => in_attention(class.module),
         _ => false,
     })
 }
@@ -133,5 +160,20 @@ fn may_be_neutral(deriver: &Deriver<'_>, id: ModId, value: ExprId, facts: Option
         | ExprKind::Comprehension(_)
         | ExprKind::FString(_) => false,
         _ => true,
+    }
+}
+
+/// One mismatch, or all of them.
+struct Mismatches(Vec<Mismatch>);
+
+impl From<Mismatch> for Mismatches {
+    fn from(one: Mismatch) -> Self {
+        Mismatches(vec![one])
+    }
+}
+
+impl From<Vec<Mismatch>> for Mismatches {
+    fn from(all: Vec<Mismatch>) -> Self {
+        Mismatches(all)
     }
 }

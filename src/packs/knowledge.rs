@@ -196,9 +196,12 @@ impl Packs {
         self.defects.iter().filter(of_source).filter(move |defect| defect.has_commit(commit))
     }
 
-    /// What is known about the needs of this version.
+    /// What is known about the needs of this version: what METADATA says is known of listed releases only.
     pub fn needs_of<'p>(&'p self, package: &'p str, version: &'p Version) -> impl Iterator<Item = &'p Needs> {
-        self.needs.iter().filter(move |needs| needs.package == package && needs.versions.contain(version))
+        let releases = self.releases_of(package);
+        let listed = releases.is_empty() || releases.contains(&version.clone().without_local());
+        let of_version = move |needs: &&Needs| needs.package == package && needs.versions.contain(version);
+        self.needs.iter().filter(of_version).filter(move |needs| listed || needs.because.is_some())
     }
 
     /// What is known about two distributions that own the same paths; `first` and `second` in any order.

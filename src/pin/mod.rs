@@ -12,11 +12,11 @@ use std::fmt::Write;
 use pep440_rs::Version;
 
 use crate::environment::{Distribution, Environment};
-use crate::packs::Packs;
+use crate::packs::{Overlap, Packs};
 use solve::{Choice, Demand, Problem, plain};
 
 /// Packages that people put beside vLLM without its asking for them.
-const OPTIONAL: &[&str] = &["flash-attn-4"];
+const OPTIONAL: &[&str] = &["flash-attn-4", "flash-attn"];
 
 /// Why there is no constraints file.
 #[derive(Debug, thiserror::Error)]
@@ -108,27 +108,29 @@ fn text(
     for name in problem.names() {
         let demands = problem.demands_on(choice, name);
         match choice.get(name) {
-            Some(chosen) => lines.push((format!("{name}=={chosen}"), reason(&demands) + &defects(packs, name, chosen))),
+            Some(chosen) => {
+                let why = reason(&demands) + &overlaps(packs, name) + &defects(packs, name, chosen);
+                lines.push((format!("{name}=={chosen}"), why));
+            }
             None => lines.extend(
                 demands.iter().map(|d| (format!("{name}{}", plain(&d.range)), reason(std::slice::from_ref(d)))),
             ),
         }
     }
-    // What the chosen packages pin themselves: the parts of the DSL.
-    for (name, chosen) in choice {
-        for (part, demand) in problem.demands_of(name, chosen) {
+    // What the chosen packages pin themselves, and what that pins in turn: the parts of the DSL.
+    let mut queue: Vec<(String, Version)> =
+        choice.iter().map(|(name, version)| (name.clone(), version.clone())).collect();
+    while let Some((name, chosen)) = queue.pop() {
+        for (part, demand) in problem.demands_of(&name, &chosen) {
             let known =
                 choice.contains_key(&part) || lines.iter().any(|(line, _)| line.starts_with(&format!("{part}=")));
-            if !known && !demand.range.is_empty() {
-                lines.push((format!("{part}{}", plain(&demand.range)), reason(&[demand])));
+            if known || demand.range.is_empty() {
+                continue;
             }
-        }
-    }
-    for overlap in &packs.overlaps {
-        let [first, second] = overlap.packages.as_slice() else { continue };
-        let newest = packs.releases_of(first).iter().filter(|release| !overlap.versions.contain(release)).max();
-        if let (Some(newest), true, false) = (newest, choice.contains_key(second), choice.contains_key(first)) {
-            lines.push((format!("{first}<={newest}"), overlap.because.replace('`', "")));
+            if let [only] = &*demand.range {
+                queue.push((part.clone(), only.version().clone()));
+            }
+            lines.push((format!("{part}{}", plain(&demand.range)), reason(&[demand])));
         }
     }
     let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
@@ -162,7 +164,16 @@ fn defects(packs: &Packs, name: &str, version: &Version) -> String {
 
 /// `vllm 0.26.0: ==4.6.0; flashinfer-python 0.6.14: >=4.5.0`.
 fn reason(demands: &[Demand]) -> String {
-    if demands.is_empty() { "newest that fits".to_owned() } else { shown(demands) }
+    if demands.is_empty() { "nothing requires it: the newest that fits".to_owned() } else { shown(demands) }
+}
+
+/// Why newer releases are left out that bring files of another package, or nothing.
+fn overlaps(packs: &Packs, name: &str) -> String {
+    let concerns = |overlap: &&Overlap| {
+        overlap.packages.first().is_some_and(|first| first == name)
+            && overlap.last.as_deref().is_some_and(|l| l != name)
+    };
+    packs.overlaps.iter().filter(concerns).map(|overlap| format!("; {}", overlap.because.replace('`', ""))).collect()
 }
 
 fn shown(demands: &[Demand]) -> String {

@@ -6,7 +6,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use pep508_rs::{ExtraName, Requirement};
 
 use crate::environment::{Distribution, Environment};
-use crate::packs::{Machines, Packs, required_name, required_range, satisfies};
+use crate::packs::{Machines, Overlap, Packs, required_name, required_range, satisfies};
 
 /// Who asks for which versions.
 #[derive(Debug, Clone)]
@@ -129,7 +129,14 @@ impl<'a> Problem<'a> {
             let unmet = !satisfies(chosen, &demand.range);
             unmet.then(|| format!("needs {required}{}, not {chosen}", plain(&demand.range)))
         });
-        asks.or_else(|| {
+        // A release that brings files of another package is not recommended, whether that one is there or not.
+        let brings = |overlap: &&Overlap| {
+            overlap.packages.first().is_some_and(|first| first == name)
+                && overlap.last.as_deref().is_some_and(|last| last != name)
+                && overlap.versions.contain(version)
+        };
+        let overlap = || Some(format!("is left out: {}", self.packs.overlaps.iter().find(brings)?.because));
+        asks.or_else(overlap).or_else(|| {
             choice.iter().find_map(|(other, chosen)| {
                 let unmet = |(required, demand): (String, Demand)| {
                     (required == name && !satisfies(version, &demand.range)).then(|| plain(&demand.range))
@@ -144,7 +151,7 @@ impl<'a> Problem<'a> {
     pub fn demands_of(&self, name: &str, version: &Version) -> impl Iterator<Item = (String, Demand)> {
         let by = format!("{name} {version}");
         let extras = self.extras.get(name).map_or(&[][..], Vec::as_slice);
-        let needs = self.packs.needs.iter().filter(|needs| needs.package == name && needs.versions.contain(version));
+        let needs = self.packs.needs_of(name, version);
         let requirements: Vec<Requirement> = needs
             .flat_map(|needs| needs.requires.iter().filter_map(|need| need.of(version)))
             .filter(|requirement| self.machines.apply(requirement, extras))

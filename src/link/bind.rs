@@ -44,8 +44,9 @@ pub enum Mismatch {
     MissingKeyword(Vec<Symbol>),
 }
 
-/// Binds arguments to a signature. What may or may not be there never fails.
-pub fn bind(signature: &Signature, arguments: &Arguments) -> Result<(), Mismatch> {
+/// Binds arguments to a signature. What may or may not be there never fails. Python stops at the first mismatch; every
+/// keyword that is not accepted is a defect of its own, so all of them are given.
+pub fn bind(signature: &Signature, arguments: &Arguments) -> Result<(), Vec<Mismatch>> {
     let parameters = &signature.parameters;
     let by_position: Vec<&SignatureParameter> =
         parameters.iter().filter(|p| matches!(p.kind, ParameterKind::PositionalOnly | ParameterKind::Normal)).collect();
@@ -53,6 +54,7 @@ pub fn bind(signature: &Signature, arguments: &Arguments) -> Result<(), Mismatch
     let takes_keywords = parameters.iter().any(|p| p.kind == ParameterKind::KwArgs);
     let given = arguments.positional.len();
     let mut filled = vec![false; parameters.len()];
+    let mut mismatches = Vec::new();
     let index_of = |name: Symbol| {
         parameters
             .iter()
@@ -63,35 +65,40 @@ pub fn bind(signature: &Signature, arguments: &Arguments) -> Result<(), Mismatch
             Some(index) => {
                 let position = by_position.iter().position(|p| p.name == name);
                 if position.is_some_and(|position| position < given) || filled[index] {
-                    return Err(Mismatch::Multiple(name, argument));
+                    mismatches.push(Mismatch::Multiple(name, argument));
                 }
                 filled[index] = true;
             }
             None if takes_keywords => {}
-            None if by_position.iter().any(|p| p.name == name) => return Err(Mismatch::PositionalOnly(name, argument)),
-            None => return Err(Mismatch::UnexpectedKeyword(name, argument)),
+            None if by_position.iter().any(|p| p.name == name) => {
+                mismatches.push(Mismatch::PositionalOnly(name, argument));
+            }
+            None => mismatches.push(Mismatch::UnexpectedKeyword(name, argument)),
         }
     }
+    if !mismatches.is_empty() {
+        return Err(mismatches);
+    }
     if given > by_position.len() && !takes_more {
-        return Err(Mismatch::Surplus {
+        return Err(vec![Mismatch::Surplus {
             takes: by_position.len(),
             needs: by_position.iter().filter(|p| !p.has_default).count(),
             given,
             argument: arguments.positional[by_position.len()],
-        });
+        }]);
     }
     let unfilled = |p: &SignatureParameter| !p.has_default && !index_of(p.name).is_some_and(|index| filled[index]);
     if !arguments.more_positional && !arguments.more_keywords {
         let missing: Vec<Symbol> = by_position.iter().skip(given).filter(|p| unfilled(p)).map(|p| p.name).collect();
         if !missing.is_empty() {
-            return Err(Mismatch::MissingPositional(missing));
+            return Err(vec![Mismatch::MissingPositional(missing)]);
         }
     }
     if !arguments.more_keywords {
         let keyword_only = parameters.iter().filter(|p| p.kind == ParameterKind::KeywordOnly);
         let missing: Vec<Symbol> = keyword_only.filter(|p| unfilled(p)).map(|p| p.name).collect();
         if !missing.is_empty() {
-            return Err(Mismatch::MissingKeyword(missing));
+            return Err(vec![Mismatch::MissingKeyword(missing)]);
         }
     }
     Ok(())

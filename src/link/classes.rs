@@ -399,10 +399,17 @@ impl ClassTable {
     pub(super) fn build(program: &Program<'_>) -> ClassTable {
         let mut table = ClassTable::default();
         let linker = Linker::flat(program);
-        for &id in program.audited.iter().chain(&program.importers) {
+        let audited = program.audited.iter().map(|&id| (id, true));
+        let modules: Vec<_> = audited.chain(program.importers.iter().map(|&id| (id, false))).collect();
+        for &(id, audited) in &modules {
             let Some(module) = program.module(id) else { continue };
             for index in 0..module.classes.len() {
                 let class = ClassRef { module: id, class: ClassId(index as u32) };
+                // Of the classes elsewhere only those that derive from the stack's matter.
+                let bases = &module[class.class].bases;
+                if !audited && !bases.iter().any(|&base| linker.touches_attention(id, base)) {
+                    continue;
+                }
                 table.classes.push(class);
                 for entry in linker.bases(class) {
                     if let Entry::Class(base) = entry {
@@ -411,11 +418,13 @@ impl ClassTable {
                 }
             }
         }
-        for &id in program.audited.iter().chain(&program.importers) {
+        for &(id, audited) in &modules {
             let Some(module) = program.module(id) else { continue };
             for expr in &module.exprs {
                 let ExprKind::Call(call) = &expr.kind else { continue };
-                if !may_construct(&linker, id, call.callee) {
+                if !may_construct(&linker, id, call.callee)
+                    || (!audited && !linker.touches_attention(id, call.callee))
+                {
                     continue;
                 }
                 if let Resolution::Found(values) = linker.eval(id, call.callee) {

@@ -66,6 +66,22 @@ impl Protection {
     }
 }
 
+/// Functions that ask what is installed.
+const QUESTIONS: &[&str] = &[
+    "hasattr",
+    "find_spec",
+    "signature",
+    "getfullargspec",
+    "get_type_hints",
+    "version",
+    "parse",
+    "Version",
+    "import_module",
+];
+
+/// Names of values that say what is installed.
+const ANSWERS: &[&str] = &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
+
 impl Linker<'_> {
     /// Whether the conditions of `guard` hold for code at `offset`.
     pub fn truth_of_guard(&self, id: ModId, guard: GuardId, offset: u32) -> Truth {
@@ -183,35 +199,82 @@ impl Linker<'_> {
         }
     }
 
-    /// Every unguarded import that running the module performs leads to source that is here.
+    /// The module is source, and what it imports without a guard is here too. How those fare in turn is not asked: it
+    /// would read the whole environment to learn which of two definitions a name has.
     fn imports_cleanly(&self, id: ModId) -> bool {
         if let Some(known) = self.clean.borrow().get(&id) {
             return *known;
         }
-        // An import cycle is clean as far as the cycle goes.
-        self.clean.borrow_mut().insert(id, true);
+        let here = |name: &str| match self.program.locate(name) {
+            Located::Module(id) => !matches!(self.program.node(id).kind, NodeKind::Extension),
+            Located::Outside => builtins::is_standard_module(name),
+            Located::Missing | Located::Unknown => false,
+        };
         let node = self.program.node(id);
         let clean = match &node.kind {
             NodeKind::Namespace => true,
-            NodeKind::Extension | NodeKind::Unreadable => false,
-            NodeKind::Source(module) => {
-                module.stmts.iter().filter(|stmt| stmt.scope == Module::SCOPE && stmt.guard.0 == 0).all(|stmt| {
-                    match &stmt.kind {
-                        StmtKind::Import(import) => self.import_state(&import.module) == Some(true),
-                        StmtKind::ImportFrom(import) => absolute(module, import.level, &import.module)
-                            .is_some_and(|source| self.import_state(&source) == Some(true)),
-                        _ => true,
+            NodeKind::Extension => false,
+            NodeKind::Source(_) => self.program.module(id).is_some_and(|module| {
+                let unguarded = module.stmts.iter().filter(|s| s.scope == Module::SCOPE && s.guard.0 == 0);
+                unguarded.into_iter().all(|stmt| match &stmt.kind {
+                    StmtKind::Import(import) => here(&import.module),
+                    StmtKind::ImportFrom(import) => {
+                        absolute(module, import.level, &import.module).is_some_and(|source| here(&source))
                     }
+                    _ => true,
                 })
-            }
+            }),
         };
-        let clean = clean
-            && node.name.rsplit_once('.').is_none_or(|(parent, _)| match self.program.locate(parent) {
-                Located::Module(parent) => self.imports_cleanly(parent),
-                _ => false,
-            });
         self.clean.borrow_mut().insert(id, clean);
         clean
+    }
+
+    /// Whether an expression leads, through imports, locals and attributes of `self`, to an attention module: judged
+    /// without resolving it, since an importer outside the stack may import half of the environment.
+    pub fn touches_attention(&self, id: ModId, expr: ExprId) -> bool {
+        self.touches(id, expr, 4)
+    }
+
+    fn touches(&self, id: ModId, expr: ExprId, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        let module = self.module(id);
+        match &module[expr].kind {
+            ExprKind::Name(name) => {
+                let Some(scope) = self.binding_scope(module, module[expr].scope, *name) else { return false };
+                module[scope].names[name].iter().any(|&binding| match module[binding].kind {
+                    BindingKind::Import(stmt) | BindingKind::ImportFrom(stmt) => self.imports_attention(module, stmt),
+                    BindingKind::Value(value) | BindingKind::Element { value, .. } => self.touches(id, value, depth),
+                    _ => false,
+                })
+            }
+            ExprKind::Attribute(value, attr) => {
+                self.touches(id, *value, depth) || {
+                    let stores = match module[*value].kind {
+                        ExprKind::Name(_) => self.stores_in(id, *attr),
+                        _ => Vec::new(),
+                    };
+                    stores.into_iter().any(|value| self.touches(id, value, depth))
+                }
+            }
+            ExprKind::Call(call) => {
+                self.touches(id, call.callee, depth)
+                    || call.arguments.first().is_some_and(|argument| self.touches(id, argument.value, depth))
+            }
+            ExprKind::If(parts) => parts.iter().any(|&part| self.touches(id, part, depth)),
+            ExprKind::Subscript(value, _) => self.touches(id, *value, depth),
+            _ => false,
+        }
+    }
+
+    fn imports_attention(&self, module: &Module, stmt: StmtId) -> bool {
+        match &module[stmt].kind {
+            StmtKind::Import(import) => self.program.packs.is_attention(&import.module),
+            StmtKind::ImportFrom(import) => absolute(module, import.level, &import.module).is_some_and(|source| {
+                self.program.packs.is_attention(&source)
+                    || self.program.packs.is_attention(&format!("{source}.{}", import.name))
+            }),
+            _ => false,
+        }
     }
 
     /// Whether a failure at `guard` is caught in its function, without being raised again as it is.
@@ -251,19 +314,6 @@ impl Linker<'_> {
 
     /// Whether the value of an expression depends on what is installed.
     fn asks_environment(&self, id: ModId, expr: ExprId, depth: u32) -> bool {
-        const QUESTIONS: &[&str] = &[
-            "hasattr",
-            "find_spec",
-            "signature",
-            "getfullargspec",
-            "get_type_hints",
-            "version",
-            "parse",
-            "Version",
-            "import_module",
-        ];
-        const ANSWERS: &[&str] =
-            &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
         let Some(depth) = depth.checked_sub(1) else { return false };
         let module = self.module(id);
         match &module[expr].kind {
@@ -285,10 +335,15 @@ impl Linker<'_> {
                     }
                 }
             }
+            ExprKind::Name(name) if ANSWERS.contains(&name.as_str()) => true,
             ExprKind::Name(name) => match self.binding_scope(module, module[expr].scope, *name) {
                 Some(Module::SCOPE) => self.name_asks(id, *name, depth),
                 Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
                     BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                    BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
+                        StmtKind::ImportFrom(import) => ANSWERS.contains(&import.name.as_str()),
+                        _ => false,
+                    },
                     _ => false,
                 }),
                 None => false,
@@ -319,6 +374,7 @@ impl Linker<'_> {
                 || match data.kind {
                     BindingKind::Value(value) => self.asks_environment(id, value, depth),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
+                        StmtKind::ImportFrom(import) if ANSWERS.contains(&import.name.as_str()) => true,
                         StmtKind::ImportFrom(import) => {
                             match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from))
                             {
@@ -343,7 +399,10 @@ impl Linker<'_> {
                 let function = &module[f.function];
                 module.own_statements(&function.body, function.scope).any(|(_, stmt)| match stmt.kind {
                     StmtKind::Return(Some(value)) => self.asks_environment(f.module, value, depth),
-                    StmtKind::Import(_) | StmtKind::ImportFrom(_) | StmtKind::Try(_) => true,
+                    // try: import x; return True
+                    StmtKind::Import(_) | StmtKind::ImportFrom(_) => {
+                        self.is_protected(f.module, stmt.guard, Protection::Import)
+                    }
                     _ => false,
                 })
             }

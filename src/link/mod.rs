@@ -15,6 +15,7 @@ mod names;
 mod reach;
 mod signature;
 mod stores;
+mod usage;
 mod value;
 
 pub use arity::Arity;
@@ -25,9 +26,10 @@ pub use guards::{Protection, Truth};
 pub use linker::Linker;
 pub use modules::{Located, Node, NodeKind};
 pub use names::is_ancestor;
-pub use reach::Reach;
+pub use reach::{Reach, Reached};
 pub use signature::{Callee, Signature};
 pub use stores::{Read, SelfIndex, Store, Stores};
+pub use usage::Usage;
 pub use value::{ClassRef, ExprRef, FnRef, ModId, Partial, Resolution, Value};
 
 use std::collections::BTreeSet;
@@ -170,14 +172,6 @@ impl<'a> Program<'a> {
     /// A module's node.
     pub fn node(&self, id: ModId) -> &Node {
         self.nodes.get(id)
-    }
-
-    /// A module's index, if it is source.
-    pub fn module(&self, id: ModId) -> Option<&Module> {
-        match &self.node(id).kind {
-            NodeKind::Source(module) => Some(module),
-            _ => None,
-        }
     }
 
     /// The module that holds a function, class or expression.

@@ -9,6 +9,8 @@ use crate::python::{self, Module, Origin, Symbol};
 use super::{ModId, Program};
 
 /// A module of the program.
+///
+/// Finding one reads no file: its source is parsed when something first asks for it.
 #[derive(Debug)]
 pub struct Node {
     /// Dotted name.
@@ -23,13 +25,18 @@ pub struct Node {
 #[derive(Debug)]
 pub enum NodeKind {
     /// Python source.
-    Source(Box<Module>),
+    Source(Source),
     /// An extension module: its names are not known.
     Extension,
     /// A folder without `__init__.py`: it has nothing but its submodules.
     Namespace,
-    /// There, but not to be read; the reason is in [`Program::incomplete`].
-    Unreadable,
+}
+
+/// A source file, and its index once something has asked for it.
+#[derive(Debug)]
+pub struct Source {
+    origin: Origin,
+    index: OnceLock<Option<Box<Module>>>,
 }
 
 /// Where a dotted name leads.
@@ -110,7 +117,6 @@ impl<'a> Program<'a> {
             Some((parent, last)) => (Some(parent), last),
             None => (None, name),
         };
-        let mut uncertain = false;
         let folders: Vec<(RootId, String)> = match parent {
             None => {
                 let entries = self.environment.search_path.iter();
@@ -118,18 +124,8 @@ impl<'a> Program<'a> {
                 installed.map(|entry| (entry.root, entry.prefix.clone())).collect()
             }
             Some(parent) => match self.locate(parent) {
-                Located::Module(id) => {
-                    let node = self.node(id);
-                    match &node.kind {
-                        NodeKind::Extension | NodeKind::Unreadable => return Located::Unknown,
-                        // A package that rewrites its __path__ may find its modules anywhere.
-                        NodeKind::Source(module) => {
-                            uncertain = module.scopes[0].names.contains_key(&Symbol::new("__path__"));
-                        }
-                        NodeKind::Namespace => {}
-                    }
-                    node.folders.clone()
-                }
+                Located::Module(id) if matches!(self.node(id).kind, NodeKind::Extension) => return Located::Unknown,
+                Located::Module(id) => self.node(id).folders.clone(),
                 other => return other,
             },
         };
@@ -138,9 +134,9 @@ impl<'a> Program<'a> {
             match self.candidate(root, &folder, last) {
                 Some(Candidate::Package(path)) => {
                     let package = join(&folder, last);
-                    return self.open(name, root, path, true, vec![(root, package)]);
+                    return self.add_source(name, root, path, true, vec![(root, package)]);
                 }
-                Some(Candidate::File(path)) => return self.open(name, root, path, false, Vec::new()),
+                Some(Candidate::File(path)) => return self.add_source(name, root, path, false, Vec::new()),
                 Some(Candidate::Extension) => return self.add(name, NodeKind::Extension, Vec::new()),
                 Some(Candidate::Folder) => portions.push((root, join(&folder, last))),
                 None => {}
@@ -151,7 +147,6 @@ impl<'a> Program<'a> {
         }
         match parent {
             None => Located::Outside,
-            Some(_) if uncertain => Located::Unknown,
             Some(parent) => self.absence(parent, last),
         }
     }
@@ -159,6 +154,13 @@ impl<'a> Program<'a> {
     /// A module that is not on disk: certainly missing, or made when the package is built.
     fn absence(&self, parent: &str, last: &str) -> Located {
         let Located::Module(id) = self.locate(parent) else { return Located::Unknown };
+        if matches!(self.node(id).kind, NodeKind::Source(_)) {
+            // A package that cannot be read, or that rewrites its __path__, may have modules anywhere.
+            let path = Symbol::new("__path__");
+            if self.module(id).is_none_or(|module| module[Module::SCOPE].names.contains_key(&path)) {
+                return Located::Unknown;
+            }
+        }
         for (root, folder) in &self.node(id).folders {
             // A folder that this user may not list may hold it.
             let is_hidden = self.environment.root(*root).tree.is_unreadable(folder);
@@ -215,7 +217,7 @@ impl<'a> Program<'a> {
         self.nodes.push(node).map_or(Located::Unknown, Located::Module)
     }
 
-    fn open(
+    fn add_source(
         &self,
         name: &str,
         root: RootId,
@@ -223,32 +225,43 @@ impl<'a> Program<'a> {
         is_package: bool,
         folders: Vec<(RootId, String)>,
     ) -> Located {
-        let tree = &self.environment.root(root).tree;
-        let origin = Origin { name: Symbol::new(name), is_package, root, path: path.clone() };
-        let indexed = match tree.read(&path) {
-            Ok(bytes) => python::index(&bytes, origin),
+        let origin = Origin { name: Symbol::new(name), is_package, root, path };
+        self.add(name, NodeKind::Source(Source { origin, index: OnceLock::new() }), folders)
+    }
+
+    /// A module's index, if it is source that can be read; parsed when it is first asked for.
+    pub fn module(&self, id: ModId) -> Option<&Module> {
+        match &self.node(id).kind {
+            NodeKind::Source(source) => source.index.get_or_init(|| self.parse(&source.origin)).as_deref(),
+            NodeKind::Extension | NodeKind::Namespace => None,
+        }
+    }
+
+    fn parse(&self, origin: &Origin) -> Option<Box<Module>> {
+        let tree = &self.environment.root(origin.root).tree;
+        let indexed = match tree.read(&origin.path) {
+            Ok(bytes) => python::index(&bytes, origin.clone()),
             Err(error) => Err(error.to_string()),
         };
         self.files.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let kind = match indexed {
+        match indexed {
             Ok(module) => {
                 if let Some(error) = module.errors.first() {
                     let line = module.position(error.span.start).0;
-                    self.note(name, Incomplete { path, reason: format!("line {line}: {}", error.message) });
+                    self.note(origin, format!("line {line}: {}", error.message));
                 }
-                NodeKind::Source(Box::new(module))
+                Some(Box::new(module))
             }
             Err(reason) => {
-                self.note(name, Incomplete { path, reason });
-                NodeKind::Unreadable
+                self.note(origin, reason);
+                None
             }
-        };
-        self.add(name, kind, folders)
+        }
     }
 
-    fn note(&self, module: &str, incomplete: Incomplete) {
+    fn note(&self, origin: &Origin, reason: String) {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-        notes.push((Symbol::new(module), incomplete));
+        notes.push((origin.name, Incomplete { path: origin.path.clone(), reason }));
     }
 }
 

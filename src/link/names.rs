@@ -91,9 +91,17 @@ impl<'p> Linker<'p> {
     pub fn module_attribute(&self, id: ModId, name: Symbol) -> Resolution {
         let node = self.program.node(id);
         let own = match &node.kind {
-            NodeKind::Source(_) => self.module_member(id, name),
+            NodeKind::Source(_) => match self.program.module(id) {
+                Some(module) => match self.module_member(id, name) {
+                    Resolution::Missing if module[Module::SCOPE].names.contains_key(&Symbol::new("__getattr__")) => {
+                        Resolution::Unknown("the module has a __getattr__")
+                    }
+                    found => found,
+                },
+                None => Resolution::Unknown("a module that cannot be read"),
+            },
             NodeKind::Namespace => Resolution::Missing,
-            NodeKind::Extension | NodeKind::Unreadable => Resolution::Unknown("an extension module"),
+            NodeKind::Extension => Resolution::Unknown("an extension module"),
         };
         if own != Resolution::Missing {
             return own;
@@ -137,19 +145,37 @@ impl<'p> Linker<'p> {
         if !module.errors.is_empty() {
             return Resolution::Unknown("a module that does not parse");
         }
+        let bindings = scope.names.get(&name).map(Vec::as_slice).unwrap_or_default();
+        if bindings.iter().any(|&b| self.is_for_another_environment(id, b)) {
+            return Resolution::Unknown("bound on another platform, or when something else is installed");
+        }
         for &star in &scope.stars {
             match self.star_member(id, star, name) {
                 Resolution::Missing => {}
                 found => return found,
             }
         }
-        if scope.dynamic || scope.names.contains_key(&Symbol::new("__getattr__")) {
+        if scope.dynamic {
             return Resolution::Unknown("the module makes names at run time");
         }
         if scope.computed.iter().any(|&key| self.may_produce(id, key, name)) {
             return Resolution::Unknown("bound through globals()");
         }
         Resolution::Missing
+    }
+
+    /// A binding that this environment does not run, though others do: who reads the name may not run here either. One
+    /// under TYPE_CHECKING runs nowhere.
+    fn is_for_another_environment(&self, id: ModId, binding: BindingId) -> bool {
+        let module = self.module(id);
+        let data = &module[binding];
+        let unbinding = matches!(data.kind, BindingKind::Deletion | BindingKind::Declaration(_));
+        let nowhere = module.conditions(data.guard).any(|kind| match kind {
+            GuardKind::Test { test, .. } => module.slice(module[test].span).contains("TYPE_CHECKING"),
+            GuardKind::Unreachable => true,
+            _ => false,
+        });
+        !unbinding && !nowhere
     }
 
     fn star_member(&self, id: ModId, star: StmtId, name: Symbol) -> Resolution {

@@ -290,6 +290,13 @@ impl Linker<'_> {
         index.classes.get(&class.class).and_then(|used| used.stores.get(&attr)).cloned().unwrap_or_default()
     }
 
+    /// What any method of the module stores under `attr` on its first parameter.
+    pub(super) fn stores_in(&self, id: ModId, attr: Symbol) -> Vec<ExprId> {
+        let index = self.self_index(id);
+        let stores = index.classes.values().filter_map(|used| used.stores.get(&attr)).flatten();
+        stores.filter_map(|store| store.value).collect()
+    }
+
     /// The function of a store or read.
     pub fn function_of(&self, class: ClassRef, function: FunctionId) -> FnRef {
         FnRef { module: class.module, function }

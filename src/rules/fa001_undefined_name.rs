@@ -34,7 +34,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::sources::{finding, merge, over, related, report};
+use super::sources::{finding, over, related, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Related};
 use crate::link::{Linker, ModId, Protection, Resolution, Truth};
@@ -60,7 +60,7 @@ impl Rule for UndefinedName {
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let found = over(context, &context.program.audited, |linker, id| check_module(context, linker, id));
-        report(context, sink, merge(found, "read here too"));
+        report_merged(context, sink, found, "read here too");
     }
 }
 

@@ -83,40 +83,48 @@ pub fn bad_calls(linker: &Linker<'_>, id: ModId, attention_only: bool) -> Vec<Ba
             continue;
         }
         let at = ExprId(index as u32);
-        let Some(bad) = judge(linker, id, at, call, attention_only) else { continue };
+        if attention_only && !linker.touches_attention(id, call.callee) {
+            continue;
+        }
+        let bad = judge(linker, id, at, call, attention_only);
+        if bad.is_empty() {
+            continue;
+        }
         let runs = super::fa001_undefined_name::is_evaluated(expr.phase, linker.program.environment.python)
             && linker.truth_of_guard(id, expr.guard, expr.span.start) != Truth::No;
         if runs
             && !linker.is_protected(id, expr.guard, Protection::Type)
             && !linker.is_behind_open_question(id, expr.guard)
         {
-            found.push(bad);
+            found.extend(bad);
         }
     }
     found.sort_by_key(|bad| module[bad.expr].span);
     found
 }
 
-fn judge(linker: &Linker<'_>, id: ModId, expr: ExprId, call: &Call, attention_only: bool) -> Option<BadCall> {
-    let Resolution::Found(values) = linker.eval(id, call.callee) else { return None };
+/// The mismatches of a call against the first definition that it may reach, if every other refuses it too.
+fn judge(linker: &Linker<'_>, id: ModId, expr: ExprId, call: &Call, attention_only: bool) -> Vec<BadCall> {
+    let Resolution::Found(values) = linker.eval(id, call.callee) else { return Vec::new() };
     let mut arguments = linker.arguments(id, &call.arguments);
-    let spelled = linker.spelled(id, call.callee);
-    if let Some(path) = &spelled {
-        arguments.keywords.retain(|(name, _)| !linker.program.packs.consumes(path, name));
+    if let Some(path) = linker.spelled(id, call.callee) {
+        arguments.keywords.retain(|(name, _)| !linker.program.packs.consumes(&path, name));
     }
-    let mut first = None;
+    let mut first = Vec::new();
     for value in &values {
         let (target, arguments) = linker.flatten(value, &arguments);
-        let callee = linker.callee(target)?;
+        let Some(callee) = linker.callee(target) else { return Vec::new() };
         if attention_only && !is_attention(linker, &callee) {
-            return None;
+            return Vec::new();
         }
         match bind(&callee.signature, &arguments) {
-            Ok(()) => return None,
-            Err(mismatch) => {
+            Ok(()) => return Vec::new(),
+            Err(mismatches) if first.is_empty() => {
                 let bound = !matches!(target, Value::Function(_)) && callee.definition.is_some();
-                first.get_or_insert(BadCall { expr, callee, mismatch, bound });
+                let bad = |mismatch| BadCall { expr, callee: callee.clone(), mismatch, bound };
+                first.extend(mismatches.into_iter().map(bad));
             }
+            Err(_) => {}
         }
     }
     first

@@ -25,7 +25,7 @@
 //!
 //! - <https://docs.python.org/3/reference/import.html#namespace-packages>
 
-use super::sources::{finding, merge, over, report};
+use super::sources::{finding, over, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, absolute};
@@ -50,7 +50,7 @@ impl Rule for UnresolvedImport {
         let program = context.program;
         let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
         found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
-        report(context, sink, merge(found, "imported here too"));
+        report_merged(context, sink, found, "imported here too");
     }
 }
 

@@ -26,7 +26,7 @@
 //! - <https://docs.python.org/3/reference/datamodel.html#module-attributes>
 
 use super::fa001_undefined_name::is_evaluated;
-use super::sources::{finding, merge, over, related, report};
+use super::sources::{finding, over, related, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, Value};
@@ -51,7 +51,7 @@ impl Rule for MissingModuleAttribute {
         let program = context.program;
         let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
         found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
-        report(context, sink, merge(found, "read here too"));
+        report_merged(context, sink, found, "read here too");
     }
 }
 
@@ -67,6 +67,9 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention
             || !is_evaluated(expr.phase, linker.program.environment.python)
             || !matches!(module[object].kind, ExprKind::Name(_) | ExprKind::Attribute(..))
         {
+            continue;
+        }
+        if attention_only && !linker.touches_attention(id, object) {
             continue;
         }
         let resolved = linker.eval(id, object);

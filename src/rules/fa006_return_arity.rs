@@ -60,6 +60,9 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention
         let StmtKind::Assign(targets, value) = &stmt.kind else { continue };
         for &target in targets {
             let Some((least, exact)) = wanted(linker, id, target) else { continue };
+            if attention_only && !linker.touches_attention(id, *value) {
+                continue;
+            }
             let Some(arity) = linker.arity(id, *value) else { continue };
             if attention_only && !linker.program.packs.is_attention(&linker.program.node(arity.callee.module).name) {
                 continue;

@@ -6,8 +6,8 @@ use rayon::prelude::*;
 
 use super::{Context, RuleInfo, Sink};
 use crate::finding::{Finding, Related, Severity};
-use crate::link::{Linker, ModId, Reach};
-use crate::python::ir::Span;
+use crate::link::{Linker, ModId, Reach, Reached, Usage};
+use crate::python::ir::{ScopeId, Span};
 
 /// A finding at `span` of a module: an error, without help, related places or fix.
 pub(super) fn finding(
@@ -60,7 +60,7 @@ pub(super) fn over<T: Send>(
 }
 
 /// Merges findings with one cause into the first of them; the others become related places.
-pub(super) fn merge<K: Ord>(findings: Vec<(K, Finding)>, again: &str) -> Vec<Finding> {
+fn merge<K: Ord>(findings: Vec<(K, Finding)>, again: &str) -> Vec<Finding> {
     let mut order: Vec<Finding> = Vec::new();
     let mut first: BTreeMap<K, usize> = BTreeMap::new();
     for (key, finding) in findings {
@@ -83,8 +83,9 @@ pub(super) fn merge<K: Ord>(findings: Vec<(K, Finding)>, again: &str) -> Vec<Fin
     order
 }
 
-/// Reports findings in Python sources: what lies in a module that nothing imports is dead code.
-pub(super) fn report(context: &Context<'_>, sink: &mut Sink, mut findings: Vec<Finding>) {
+/// Judges findings in Python sources by reachability: info in a module that nothing imports, a warning in a function that
+/// nothing refers to.
+pub(super) fn judge<K>(context: &Context<'_>, findings: &mut [(K, Finding)]) {
     if findings.is_empty() {
         return;
     }
@@ -92,24 +93,63 @@ pub(super) fn report(context: &Context<'_>, sink: &mut Sink, mut findings: Vec<F
     let mut modules: BTreeMap<String, ModId> = BTreeMap::new();
     for &id in program.audited.iter().chain(&program.importers) {
         if let Some(module) = program.module(id)
-            && findings.iter().any(|f| f.path == module.path && f.root == module.root)
+            && findings.iter().any(|(_, f)| f.path == module.path && f.root == module.root)
         {
             modules.insert(module.path.clone(), id);
         }
     }
-    let questioned: Vec<String> = modules.values().map(|&id| program.node(id).name.to_string()).collect();
-    let reach = Reach::build(program, &questioned);
-    for finding in &mut findings {
-        if let Some(&id) = modules.get(&finding.path)
-            && !reach.is_used(program, id)
-        {
-            finding.severity = Severity::Info;
-            let note = "nothing that is installed imports this module";
-            finding.help = Some(match finding.help.take() {
-                Some(help) => format!("{note}; {help}"),
-                None => note.to_owned(),
-            });
-        }
+    let reach = Reach::build(program);
+    let usage = Usage::build(program);
+    for (_, finding) in findings {
+        let Some(&id) = modules.get(&finding.path) else { continue };
+        let reached = reach.of(program, id);
+        let (severity, note) = if reached == Reached::Never {
+            (Severity::Info, "nothing that is installed imports this module")
+        } else if reached == Reached::Conditionally {
+            (Severity::Warning, "this module is imported only under a condition that is not known to hold")
+        } else if !usage.is_referred_to(id, scope_at(context, id, finding)) {
+            (Severity::Warning, "nothing that is installed calls this function")
+        } else {
+            continue;
+        };
+        finding.severity = severity;
+        finding.help = Some(match finding.help.take() {
+            Some(help) => format!("{note}; {help}"),
+            None => note.to_owned(),
+        });
     }
-    sink.findings.extend(findings);
+}
+
+/// The innermost scope around the place of a finding.
+fn scope_at(context: &Context<'_>, id: ModId, finding: &Finding) -> ScopeId {
+    let module = context.program.source(id);
+    let start = module.line_starts[finding.line as usize - 1] as usize;
+    let column = finding.column as usize - 1;
+    let offset = start + module.text[start..].char_indices().nth(column).map_or(0, |(at, _)| at);
+    let around = module
+        .functions
+        .iter()
+        .filter(|f| f.lambda.is_none() && (f.body_start as usize) <= offset && offset < f.whole.end as usize);
+    around.min_by_key(|f| f.whole.end - f.whole.start).map_or(crate::python::Module::SCOPE, |f| f.scope)
+}
+
+/// Reports findings, each with its own cause.
+pub(super) fn report(context: &Context<'_>, sink: &mut Sink, findings: Vec<Finding>) {
+    let mut findings: Vec<((), Finding)> = findings.into_iter().map(|finding| ((), finding)).collect();
+    judge(context, &mut findings);
+    sink.findings.extend(findings.into_iter().map(|(_, finding)| finding));
+}
+
+/// Reports one finding a cause, at the first of the places that matter most.
+pub(super) fn report_merged<K: Ord>(
+    context: &Context<'_>,
+    sink: &mut Sink,
+    mut findings: Vec<(K, Finding)>,
+    again: &str,
+) {
+    judge(context, &mut findings);
+    findings.sort_by(|(_, a), (_, b)| {
+        b.severity.cmp(&a.severity).then_with(|| (&a.path, a.line, a.column).cmp(&(&b.path, b.line, b.column)))
+    });
+    sink.findings.extend(merge(findings, again));
 }

@@ -50,9 +50,14 @@ pub(super) const CONTAINER_HEADER: usize = 16;
 /// `__nv_relfatbin` holds what `nvlink` has yet to link, or what was left after it did: it counts only where no
 /// linked code is present.
 pub fn read(library: &Elf<'_>) -> Result<Vec<Container>, FatbinError> {
+    read_passing(library, &mut |_| {})
+}
+
+/// The same; `passed` is told of every few megabytes that are done with.
+pub fn read_passing(library: &Elf<'_>, passed: &mut dyn FnMut(&[u8])) -> Result<Vec<Container>, FatbinError> {
     for section in [b".nv_fatbin".as_slice(), b"__nv_relfatbin"] {
         if let Some(bytes) = library.section(section)? {
-            let containers = parse(bytes)?;
+            let containers = parse_passing(bytes, passed)?;
             if !containers.is_empty() {
                 return Ok(containers);
             }
@@ -63,8 +68,13 @@ pub fn read(library: &Elf<'_>) -> Result<Vec<Container>, FatbinError> {
 
 /// The containers of one section.
 pub fn parse(section: &[u8]) -> Result<Vec<Container>, FatbinError> {
+    parse_passing(section, &mut |_| {})
+}
+
+fn parse_passing(section: &[u8], passed: &mut dyn FnMut(&[u8])) -> Result<Vec<Container>, FatbinError> {
+    const STEP: usize = 4 << 20;
     let mut containers = Vec::new();
-    let mut at = 0;
+    let (mut at, mut done) = (0, 0);
     while let Some(magic) = u32_at(section, at) {
         if magic != MAGIC {
             at += 8; // padding between containers
@@ -75,6 +85,10 @@ pub fn parse(section: &[u8]) -> Result<Vec<Container>, FatbinError> {
         let end = range.end;
         containers.push(entries(&section[..end], range.start)?);
         at = end.next_multiple_of(8);
+        if end - done > STEP {
+            passed(&section[done..end]);
+            done = end;
+        }
     }
     Ok(containers)
 }

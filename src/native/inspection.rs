@@ -140,6 +140,7 @@ impl Inspection {
                 Err(error) => inspection.incomplete.push(incomplete(&subject.path, &error.to_string())),
             }
         }
+        inspection.extensions.extend(linker.torch_itself());
         inspection
     }
 }
@@ -269,6 +270,9 @@ impl Linker<'_> {
             let judged = match Family::of(symbol.name) {
                 Family::Torch => judges_torch,
                 Family::StandardLibrary => complete,
+                Family::Library(prefix) => {
+                    closure.iter().any(|&id| self.libraries.get(id).file_name().starts_with(prefix))
+                }
                 Family::Open => false,
             };
             judged
@@ -281,6 +285,23 @@ impl Linker<'_> {
             return Ok(Vec::new());
         }
         Ok(symbols::explain(missing, &torch.iter().collect::<Vec<_>>()))
+    }
+
+    /// Libraries of torch that need what the libraries beside torch do not define: one of those has another version.
+    fn torch_itself(&mut self) -> Vec<Extension> {
+        let mut broken = Vec::new();
+        let distribution = self.environment.distributions.iter().position(|distribution| distribution.name == "torch");
+        for id in self.torch.clone() {
+            let closure = self.libraries.closure(id);
+            // A library of torch that cannot be read is none that others are judged by either.
+            let Ok(missing_symbols) = self.missing_symbols(id, &closure, &[]) else { continue };
+            let library = self.libraries.get(id);
+            if let (false, Place::Inside(root, path)) = (missing_symbols.is_empty(), &library.place) {
+                let subject = Subject { root: *root, path: path.clone(), distribution };
+                broken.push(Extension { missing_symbols, ..Extension::unlinked(subject, library.machine) });
+            }
+        }
+        broken
     }
 
     fn elves(&self, ids: &[LibraryId]) -> Result<Vec<Elf<'_>>, ElfError> {

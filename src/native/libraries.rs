@@ -58,6 +58,14 @@ pub struct Library {
 }
 
 impl Library {
+    /// The last part of its path.
+    pub fn file_name(&self) -> String {
+        match &self.place {
+            Place::Inside(_, path) => path.rsplit('/').next().unwrap_or(path).to_owned(),
+            Place::System(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        }
+    }
+
     /// Its tables.
     pub fn elf(&self) -> Result<Elf<'_>, ElfError> {
         Elf::parse(&self.bytes)

@@ -49,11 +49,26 @@ impl Shelf {
             return kept.codes.clone();
         }
         match environment.root(root).tree.map(path) {
+            Ok(Bytes::Mapped(map)) => fatbin::read_passing(&Elf::parse(&map)?, &mut |passed| give_back(&map, passed)),
             Ok(bytes) => fatbin::read(&Elf::parse(&bytes)?),
             Err(error) => Err(ElfError::Malformed(error.to_string()).into()),
         }
     }
 }
+
+/// Takes pages of a file out of this process: headers are strewn over hundreds of megabytes, and with each the system
+/// maps its surroundings.
+#[cfg(unix)]
+fn give_back(map: &memmap2::Mmap, passed: &[u8]) {
+    let offset = passed.as_ptr().addr() - map.as_ptr().addr();
+    // SAFETY: the map is of a file and read-only: the pages come back from it if they are read again.
+    let advised = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, offset, passed.len()) };
+    // Where the system does not take the advice, the pages stay.
+    drop(advised);
+}
+
+#[cfg(not(unix))]
+fn give_back(_map: &memmap2::Mmap, _passed: &[u8]) {}
 
 fn read(environment: &Environment, (root, path): &(RootId, String)) -> Kept {
     let tree = &environment.root(*root).tree;

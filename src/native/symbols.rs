@@ -13,6 +13,8 @@ pub enum Family {
     Torch,
     /// The C++ standard library.
     StandardLibrary,
+    /// A library whose name starts like this, and whose functions all start alike.
+    Library(&'static str),
     /// Anyone: the interpreter, the driver, a library that the package loads by itself.
     Open,
 }
@@ -41,6 +43,10 @@ pub struct Missing {
     pub cause: Cause,
 }
 
+/// Libraries that torch loads from packages of their own, by what their functions start with.
+const VENDOR_LIBRARIES: [(&str, &str); 3] =
+    [("nccl", "libnccl.so"), ("nvshmem", "libnvshmem_host.so"), ("cusparseLt", "libcusparseLt.so")];
+
 /// Namespaces that only torch's libraries define.
 const TORCH_NAMESPACES: [&str; 6] = ["c10", "at", "torch", "caffe2", "c10d", "aoti"];
 
@@ -57,6 +63,9 @@ impl Family {
         let standard = ["_ZS", "_ZNS", "_ZNKS", "_ZNKRS", "_ZTIS", "_ZTVS", "_ZTTS", "_ZTSS", "__cxa_", "__gxx_"];
         // `operator new` and `operator delete`.
         let operators = ["_Znw", "_Zna", "_Zdl", "_Zda"];
+        if let Some((_, library)) = VENDOR_LIBRARIES.iter().find(|(prefix, _)| name.starts_with(prefix)) {
+            return Family::Library(library);
+        }
         match name {
             _ if torch.iter().any(|prefix| plain.starts_with(prefix)) => Family::Torch,
             name if standard.iter().chain(&operators).any(|prefix| name.starts_with(prefix)) => Family::StandardLibrary,

@@ -92,6 +92,7 @@ fn one(environment: &Environment, extensions: &[&Extension]) -> Finding {
     let torch = environment.distribution("torch");
     let provider = match Family::of(shown.mangled.as_bytes()) {
         Family::Torch => torch.map_or("torch".to_owned(), |torch| format!("torch {}", torch.raw_version)),
+        Family::Library(library) => format!("the installed {library}"),
         _ => "the C++ runtime of this machine".to_owned(),
     };
     found.message = format!(
@@ -131,6 +132,9 @@ fn help(
     all: &[&Missing],
 ) -> String {
     let has = |cause: Cause| all.iter().any(|symbol| symbol.cause == cause);
+    if let Family::Library(library) = Family::of(shown.mangled.as_bytes()) {
+        return vendor_help(library, torch);
+    }
     let why = match &shown.cause {
         _ if has(Cause::OldString) => {
             "it was compiled with the old std::string ABI (_GLIBCXX_USE_CXX11_ABI=0), the installed torch with the new one"
@@ -166,6 +170,24 @@ fn help(
              pip install --upgrade {name}",
             list(&holders)
         )
+    }
+}
+
+/// A library that torch pins, in another version than that.
+fn vendor_help(library: &str, torch: Option<&Distribution>) -> String {
+    let name = library.trim_start_matches("lib").trim_end_matches(".so").replace("_host", "").to_lowercase();
+    let pin = torch.and_then(|torch| {
+        let (line, _) = torch.requires.iter().find(|(line, _)| line.contains(&name) && line.contains("=="))?;
+        line.split(';').next().map(|line| line.replace([' ', '(', ')'], ""))
+    });
+    match (pin, torch) {
+        (Some(pin), Some(torch)) => {
+            format!(
+                "torch {} was built against another release of it; install that one: pip install {pin}",
+                torch.raw_version
+            )
+        }
+        _ => "it is of another release than the library that needs it: pip check".to_owned(),
     }
 }
 

@@ -183,6 +183,28 @@ fn a_library_of_torch_that_is_not_there_is_a_torch_without_cuda() {
 }
 
 #[test]
+fn a_library_beside_torch_of_another_release() {
+    let nccl = |exports: &[&str]| Library::default().soname("libnccl.so.2").exports(exports).build();
+    let cuda = Library::default().needs(&["libnccl.so.2"]).undefined(&["ncclSend", "ncclCommShrink", "cublasCreate"]);
+    let requires = ["nvidia-nccl-cu13==2.28.9; platform_system == \"Linux\""];
+    let any = Library::default();
+    let site = Site::new()
+        .package("torch", "2.11.0", &requires, &[("torch/lib/libtorch_cuda.so", &cuda)])
+        .package("vllm", "1.0", &[], &[("vllm/_C.abi3.so", &any)])
+        .file("nvidia/nccl/lib/libnccl.so.2", nccl(&["ncclSend"]));
+    let found = site.check(&[]);
+    assert_eq!(codes(&found), [("FA201", Severity::Error)]);
+    assert!(
+        found[0].message.contains("the installed libnccl.so does not define `ncclCommShrink`"),
+        "{}",
+        found[0].message
+    );
+    assert!(found[0].help.as_deref().is_some_and(|help| help.ends_with("pip install nvidia-nccl-cu13==2.28.9")));
+    let site = site.file("nvidia/nccl/lib/libnccl.so.2", nccl(&["ncclSend", "ncclCommShrink"]));
+    assert_eq!(codes(&site.check(&[])), []);
+}
+
+#[test]
 fn libraries_are_found_through_runpath_and_in_vendor_folders() {
     let runtime = Library::default().soname("libcudart.so.13");
     let needs =

@@ -267,7 +267,8 @@ impl<'a> Lowering<'a> {
     }
 
     fn annotated(&mut self, node: &'a ast::StmtAnnAssign, at: Span) {
-        let local = matches!(self.out[self.scope].kind, ScopeKind::Function(_)) && node.simple;
+        // A function evaluates no annotation of its variables, not even of `self.x: T`.
+        let local = matches!(self.out[self.scope].kind, ScopeKind::Function(_));
         let annotation = if local {
             self.in_phase(Phase::Never, |this| this.expr(&node.annotation))
         } else {

@@ -32,7 +32,10 @@ fn run(backend: &str) -> Ran {
     command.env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/smoke_site"));
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     let mut events: Vec<Value> = Vec::new();
-    let ended = supervise(command, Duration::from_secs(300), |line| events.extend(serde_json::from_str::<Value>(line)));
+    let ended = supervise(command, Duration::from_secs(300), |line| {
+        events.extend(serde_json::from_str::<Value>(line));
+        true
+    });
     let ended = ended.expect("a Python");
     assert!(ended.status.is_some_and(|status| status.success()), "{}", ended.stderr);
     assert_eq!(events[0]["event"], "installed", "{events:?}");

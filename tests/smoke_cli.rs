@@ -403,7 +403,34 @@ fn packages_do_not_run_on_a_gpu_that_fails() {
 
 #[test]
 fn a_python_that_is_none() {
-    let output = Machine::new().command(&["--python", "/nowhere/python"]).output().unwrap();
+    let machine = Machine::new();
+    let output = machine.command(&["--python", "/nowhere/python"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is not a python executable"));
+    // Another program: it runs, and says nothing that a Python would.
+    let run = machine.smoke(&["--python", "/bin/sh"]);
+    run.failed(3, "backends", "/bin/sh did not run: ", ".venv/bin/python");
+    // No program at all.
+    let file = machine.folder.path().join("notes.txt");
+    std::fs::write(&file, "").unwrap();
+    let output = machine.command(&["--python", file.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot run"), "{output:?}");
+}
+
+#[test]
+fn a_relative_python() {
+    let machine = Machine::new();
+    answers(&machine);
+    python(&machine, &HashMap::from([("flash-attn-2", "installed 1.0; right; done_")]));
+    let output = machine.command(&["--python", "./python"]).current_dir(machine.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
+fn quiet_says_what_failed() {
+    let output = Machine::new().command(&["-q"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
+    let text = Machine::new().with("DEVICES", "0").text(&["-q"]);
+    assert!(text.starts_with("device     FAIL there is no GPU 0: 0 found\n"), "{text}");
 }

@@ -11,6 +11,7 @@ use clap::Args;
 use super::args::{GlobalArgs, TextOrJson, heading};
 use super::{Failure, Status};
 use crate::environment::arch;
+use crate::progress::Progress;
 use crate::report::Style;
 use crate::smoke::report::Outcome;
 use crate::smoke::{self, Options};
@@ -27,7 +28,7 @@ pub struct SmokeArgs {
     /// Interpreter whose attention packages to run on the same inputs (they are imported)
     #[arg(long, value_name = "PYTHON", help_heading = heading::TARGET)]
     pub python: Option<PathBuf>,
-    /// Limit in seconds for the native kernel, and for each package
+    /// Seconds without an answer after which the kernel, or a package, counts as hanging
     #[arg(long, value_name = "S", default_value_t = 120, value_parser = clap::value_parser!(u64).range(1..), help_heading = heading::CHECKS)]
     pub timeout: u64,
     /// Output format
@@ -61,10 +62,12 @@ pub fn run(args: &SmokeArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         python: args.python.clone(),
         timeout: Duration::from_secs(args.timeout),
     };
-    let report = smoke::run(&options, &executable).context("cannot run the kernel in a child process")?;
+    let progress = Progress::new(global.quiet).timed(global.verbose);
+    let report = smoke::run(&options, &executable, &progress)?;
+    drop(progress);
     let mut out = std::io::stdout().lock();
     match args.format {
-        TextOrJson::Text => write!(out, "{}", report.text(Style::stdout(global.color)))?,
+        TextOrJson::Text => write!(out, "{}", report.text(Style::stdout(global.color), global.quiet))?,
         TextOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
     }
     Ok(match report.outcome() {

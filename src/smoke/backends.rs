@@ -1,7 +1,7 @@
 //! The attention functions of a Python environment, on the inputs of the native stage: one Python process each, raw
 //! tensors through files, every output compared with the float64 reference.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Options;
 use super::cases;
 use super::child::{self, Ended};
 use super::problem::{Case, Problem};
 use super::reference::{Output, compare};
 use super::report::{BackendResult, BackendVerdict, Report, Stage, StageName, Verdict};
+use crate::progress::Progress;
 
 /// The program that runs in the user's Python.
 const PROGRAM: &str = include_str!("backends.py");
@@ -77,57 +79,67 @@ pub fn matrix() -> Vec<Case> {
 }
 
 /// Runs every backend and adds the results to the report.
-pub fn run(report: &mut Report, python: &Path, device: usize, limit: Duration) -> io::Result<()> {
+pub fn run(report: &mut Report, python: &Path, options: &Options, progress: &Progress) -> io::Result<()> {
     let ran = report.cases.len() == cases::matrix().len() && report.cases.iter().all(|case| case.ms.is_some());
     if !ran {
-        let (name, message) = (StageName::Backends, "not run: the GPU did not run the native kernel".to_owned());
-        report.stages.push(Stage { name, verdict: Verdict::Skipped, message, advice: None, unchecked: false });
+        let message = "not run: the GPU did not run the native kernel".to_owned();
+        report.stages.push(stage(Verdict::Skipped, message, None, false));
         return Ok(());
     }
     let folder = tempfile::Builder::new().prefix("fa-doctor-smoke-").tempdir()?;
     let problems: Vec<Problem> = matrix().into_iter().map(Problem::new).collect();
     let throughput = report.throughput.as_ref().map(|throughput| cases::throughput(throughput.tokens));
     write_inputs(folder.path(), &problems, throughput.as_ref())?;
-    let runner = Runner { python, folder: folder.path(), problems: &problems, throughput, device, limit };
+    // Absolute, because it runs in our folder; not resolved, because a link is what makes a virtual environment.
+    let python = std::path::absolute(python)?;
+    let (folder, device, limit) = (folder.path(), options.device, options.timeout);
+    let runner = Runner { python: &python, folder, problems: &problems, throughput, device, limit };
     for name in BACKENDS {
-        report.backends.push(runner.run(name)?);
+        progress.stage(&format!("running {name}"));
+        let (told, ended) = runner.run(name)?;
+        if !told.anything {
+            let message = format!("{} did not run: {}", python.display(), last_line(&ended.stderr));
+            report.stages.push(stage(Verdict::Fail, message, Some(WHICH_PYTHON), true));
+            return Ok(());
+        }
+        report.backends.push(runner.result(name, told, &ended));
     }
-    report.stages.push(stage(&report.backends));
+    let arch = report.device.as_ref().map_or("sm_120", |device| &device.arch);
+    let summary = summary(&report.backends, arch);
+    report.stages.push(summary);
     Ok(())
 }
 
+const WHICH_PYTHON: &str = "Name the Python of the environment to check, as: fa-doctor smoke --python .venv/bin/python";
+
+fn stage(verdict: Verdict, message: String, advice: Option<&str>, unchecked: bool) -> Stage {
+    Stage { name: StageName::Backends, verdict, message, advice: advice.map(str::to_owned), unchecked }
+}
+
 /// The stage that sums up the backends.
-fn stage(backends: &[BackendResult]) -> Stage {
+fn summary(backends: &[BackendResult], arch: &str) -> Stage {
     use BackendVerdict::{Gated, NotInstalled, Raises, Right, Wrong};
-    let name = StageName::Backends;
     let names = |verdicts: &[BackendVerdict]| -> Vec<&str> {
         backends.iter().filter(|b| verdicts.contains(&b.verdict)).map(|b| b.name).collect()
     };
-    let (bad, right) = (names(&[Wrong, Raises]), names(&[Right]));
-    let fail = |message: String, advice: &str, unchecked| {
-        let advice = Some(advice.to_owned());
-        Stage { name, verdict: Verdict::Fail, message, advice, unchecked }
-    };
-    let installed: Vec<&str> =
-        names(&[Right, Wrong, Raises, Gated]).into_iter().filter(|name| *name != CONTROL).collect();
-    if bad.contains(&CONTROL) {
-        let advice = "torch itself fails, so the packages on top of it prove nothing. Check it with: \
-                      python -m torch.utils.collect_env";
-        fail(format!("failed: {}", bad.join(", ")), advice, false)
-    } else if !bad.is_empty() {
-        let advice = "See what does not fit, and where: fa-doctor scan; patch it with: fa-doctor fix --write";
-        fail(format!("failed: {}", bad.join(", ")), advice, false)
-    } else if installed.is_empty() {
-        let advice = "Name the Python of the environment to check, as: fa-doctor smoke --python .venv/bin/python";
-        fail("no attention package is installed there".to_owned(), advice, true)
-    } else if right.iter().all(|name| *name == CONTROL) {
-        let advice = "Every installed attention refuses this GPU. See each gate: fa-doctor scan --arch sm_120";
-        let message = format!("gated on this GPU: {}", names(&[Gated]).join(", "));
-        fail(message, advice, true)
-    } else {
+    let (bad, right, gated) = (names(&[Wrong, Raises]), names(&[Right]), names(&[Gated]));
+    let packages = |names: &[&str]| names.iter().any(|name| *name != CONTROL);
+    if !bad.is_empty() {
+        let advice = if bad.contains(&CONTROL) {
+            "torch itself fails, so the packages on top of it prove nothing. Check it with: \
+             python -m torch.utils.collect_env"
+        } else {
+            "See what does not fit, and where: fa-doctor scan; patch it with: fa-doctor fix --write"
+        };
+        stage(Verdict::Fail, format!("failed: {}", bad.join(", ")), Some(advice), false)
+    } else if packages(&right) {
         let absent = names(&[NotInstalled]).len();
-        let message = format!("right: {}; {absent} not installed", right.join(", "));
-        Stage { name, verdict: Verdict::Pass, message, advice: None, unchecked: false }
+        stage(Verdict::Pass, format!("right: {}; {absent} not installed", right.join(", ")), None, false)
+    } else if packages(&gated) {
+        let advice = format!("Every installed attention refuses this GPU. See each gate: fa-doctor scan --arch {arch}");
+        stage(Verdict::Fail, format!("gated on this GPU: {}", gated.join(", ")), Some(&advice), true)
+    } else {
+        stage(Verdict::Fail, "no attention package is installed there".to_owned(), Some(WHICH_PYTHON), true)
     }
 }
 
@@ -196,14 +208,15 @@ pub fn write_inputs(folder: &Path, problems: &[Problem], throughput: Option<&Cas
     Ok(())
 }
 
-/// What is known of a backend while its process runs.
+/// What a backend's process has told.
 #[derive(Default)]
-struct Progress {
+struct Told {
+    anything: bool,
     absent: bool,
     version: Option<String>,
     stopped: Option<(CaseOutcome, String)>,
     current: Option<String>,
-    cases: BTreeMap<String, (CaseOutcome, String)>,
+    cases: HashMap<String, (CaseOutcome, String)>,
     ms: Option<f64>,
     done: bool,
 }
@@ -219,45 +232,53 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn run(&self, name: &'static str) -> io::Result<BackendResult> {
+    fn run(&self, name: &str) -> io::Result<(Told, Ended)> {
         let mut command = Command::new(self.python);
         command.arg(self.folder.join("backends.py")).arg(self.folder).arg(name).arg(format!("cuda:{}", self.device));
         super::number_gpus_as_nvidia_smi(&mut command);
         // Nothing is written into the environment, and compilers keep their caches where they vanish with our folder.
         command.env("PYTHONDONTWRITEBYTECODE", "1").env("TRITON_CACHE_DIR", self.folder.join("triton"));
         command.current_dir(self.folder);
-        let mut progress = Progress::default();
-        let ended = child::supervise(command, self.limit, |line| match serde_json::from_str(line) {
-            Ok(Event::Absent) => progress.absent = true,
-            Ok(Event::Installed { version }) => progress.version = version,
-            Ok(Event::Stopped { result, message }) => progress.stopped = Some((result, message)),
-            Ok(Event::Begin { case }) => progress.current = Some(case),
-            Ok(Event::Case { case, result, message }) => {
-                progress.current = None;
-                progress.cases.insert(case, (result, message));
+        let mut told = Told::default();
+        let ended = child::supervise(command, self.limit, |line| {
+            match serde_json::from_str(line) {
+                Ok(Event::Absent) => told.absent = true,
+                Ok(Event::Installed { version }) => told.version = version,
+                Ok(Event::Stopped { result, message }) => told.stopped = Some((result, message)),
+                Ok(Event::Begin { case }) => told.current = Some(case),
+                Ok(Event::Case { case, result, message }) => {
+                    told.current = None;
+                    told.cases.insert(case, (result, message));
+                }
+                Ok(Event::Timed { ms }) => told.ms = Some(ms),
+                Ok(Event::Done) => told.done = true,
+                // Packages print too.
+                Err(_) => return false,
             }
-            Ok(Event::Timed { ms }) => progress.ms = Some(ms),
-            Ok(Event::Done) => progress.done = true,
-            // Packages print too.
-            Err(_) => {}
+            told.anything = true;
+            true
         })?;
-        let (verdict, max_error, message) = self.judge(name, &progress, &ended);
-        let tflops = progress.ms.zip(self.throughput.as_ref()).map(|(ms, case)| case.tflops(ms));
-        Ok(BackendResult { name, version: progress.version, verdict, max_error, tflops, message })
+        Ok((told, ended))
     }
 
-    fn judge(&self, name: &str, progress: &Progress, ended: &Ended) -> (BackendVerdict, Option<f64>, String) {
-        if progress.absent {
+    fn result(&self, name: &'static str, told: Told, ended: &Ended) -> BackendResult {
+        let (verdict, max_error, message) = self.judge(name, &told, ended);
+        let tflops = told.ms.zip(self.throughput.as_ref()).map(|(ms, case)| case.tflops(ms));
+        BackendResult { name, version: told.version, verdict, max_error, tflops, message }
+    }
+
+    fn judge(&self, name: &str, told: &Told, ended: &Ended) -> (BackendVerdict, Option<f64>, String) {
+        if told.absent {
             return (BackendVerdict::NotInstalled, None, String::new());
         }
-        if let Some((outcome, message)) = &progress.stopped {
+        if let Some((outcome, message)) = &told.stopped {
             let gated = *outcome == CaseOutcome::Gated;
             return (if gated { BackendVerdict::Gated } else { BackendVerdict::Raises }, None, message.clone());
         }
         let (mut worst, mut wrong, mut right) = (0.0_f64, Vec::new(), 0);
         for problem in self.problems {
             let case = &problem.case;
-            if progress.cases.get(case.name).is_none_or(|(outcome, _)| *outcome != CaseOutcome::Ran) {
+            if told.cases.get(case.name).is_none_or(|(outcome, _)| *outcome != CaseOutcome::Ran) {
                 continue;
             }
             let error = output_error(problem, &self.folder.join(format!("{}.{name}.o", case.name)));
@@ -274,9 +295,8 @@ impl Runner<'_> {
             let names: Vec<&str> = wrong.iter().map(|(name, _)| *name).collect();
             return (BackendVerdict::Wrong, max_error, format!("wrong {by} in {}", names.join(", ")));
         }
-        if !progress.done {
-            let doing =
-                progress.current.as_ref().map_or_else(|| "starting".to_owned(), |case| format!("in case {case}"));
+        if !told.done {
+            let doing = told.current.as_ref().map_or_else(|| "starting".to_owned(), |case| format!("in case {case}"));
             let message = match ended.status {
                 None => format!("no answer after {} s, {doing}", self.limit.as_secs_f64()),
                 Some(status) => format!("ended with {status}, {doing}: {}", last_line(&ended.stderr)),
@@ -284,8 +304,10 @@ impl Runner<'_> {
             return (BackendVerdict::Raises, max_error, message);
         }
         let of = |wanted: CaseOutcome| -> Vec<(&str, &str)> {
-            let cases = progress.cases.iter().filter(|(_, (outcome, _))| *outcome == wanted);
-            cases.map(|(case, (_, message))| (case.as_str(), message.as_str())).collect()
+            let names = self.problems.iter().map(|problem| problem.case.name);
+            let ended =
+                names.filter_map(|name| told.cases.get(name).map(|(outcome, message)| (name, *outcome, message)));
+            ended.filter(|case| case.1 == wanted).map(|(name, _, message)| (name, message.as_str())).collect()
         };
         let (raises, gated) = (of(CaseOutcome::Raises), of(CaseOutcome::Gated));
         if let Some((case, message)) = raises.first() {

@@ -1,6 +1,6 @@
-//! Child processes that cannot get away: a time limit, and nothing left running afterwards.
+//! Child processes that cannot get away: a limit on their silence, and nothing left running afterwards.
 //!
-//! A child leads a process group of its own, which is killed as a whole when the time is over or the child has ended.
+//! A child leads a process group of its own, which is killed as a whole when it is silent too long or has ended.
 //! It holds the reading end of a pipe whose other end is ours: when we end for whatever reason, the pipe closes, and a
 //! child that watches it (see [`end_with_parent`]) ends too.
 
@@ -22,7 +22,7 @@ const STDERR_KEPT: usize = 16 << 10;
 /// How a child ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status; `None` if it was killed because its time was over.
+    /// Its status; `None` if it was killed because it said nothing for too long.
     pub status: Option<ExitStatus>,
     /// It was killed and is still there: it hangs in the kernel driver.
     pub stuck: Option<u32>,
@@ -30,9 +30,9 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs a command until it ends or its time is over; `line` receives each line of its output as it comes.
-pub fn supervise(mut command: Command, limit: Duration, mut line: impl FnMut(&str)) -> io::Result<Ended> {
-    let deadline = Instant::now() + limit;
+/// Runs a command until it ends. `line` receives each line of its output as it comes, and says whether that is a sign of
+/// progress: without one for as long as `limit`, the command is killed.
+pub fn supervise(mut command: Command, limit: Duration, mut line: impl FnMut(&str) -> bool) -> io::Result<Ended> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -40,13 +40,18 @@ pub fn supervise(mut command: Command, limit: Duration, mut line: impl FnMut(&st
     let lines = lines_of(child.stdout.take());
     let stderr = tail_of(child.stderr.take());
     let mut in_time = true;
+    let mut deadline = Instant::now() + limit;
     while !has_ended(&mut child)? {
         if Instant::now() >= deadline {
             in_time = false;
             break;
         }
         match lines.recv_timeout(TICK) {
-            Ok(text) => line(&text),
+            Ok(text) => {
+                if line(&text) {
+                    deadline = Instant::now() + limit;
+                }
+            }
             Err(RecvTimeoutError::Timeout) => {}
             // It has closed its output and is about to end.
             Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
@@ -182,6 +187,7 @@ mod tests {
         let mut lines = Vec::new();
         let ended = supervise(shell("echo one; echo two; echo bad >&2; exit 7"), Duration::from_secs(20), |line| {
             lines.push(line.to_owned());
+            true
         })
         .unwrap();
         assert_eq!(lines, ["one", "two"]);
@@ -196,6 +202,7 @@ mod tests {
         let begin = Instant::now();
         let ended = supervise(shell("sleep 300 & echo $!; wait"), Duration::from_millis(300), |line| {
             lines.push(line.to_owned());
+            true
         })
         .unwrap();
         assert!(ended.status.is_none() && ended.stuck.is_none());
@@ -204,12 +211,21 @@ mod tests {
         assert!(!alive(&lines[0]), "the grandchild {} survived", lines[0]);
     }
 
+    #[test]
+    fn only_progress_puts_off_the_end() {
+        let script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done";
+        let limit = Duration::from_secs(1);
+        assert!(supervise(shell(script), limit, |_| true).unwrap().status.is_some());
+        assert!(supervise(shell(script), limit, |_| false).unwrap().status.is_none());
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn what_a_child_leaves_behind_is_killed() {
         let mut lines = Vec::new();
         let ended = supervise(shell("sleep 300 & echo $!; exit 0"), Duration::from_secs(20), |line| {
             lines.push(line.to_owned());
+            true
         })
         .unwrap();
         assert!(ended.status.unwrap().success());

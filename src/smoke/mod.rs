@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::progress::Progress;
 use native::Event;
 use report::{Report, Stage, StageName, Verdict};
 
@@ -32,7 +33,7 @@ pub struct Options {
     pub arch: Option<String>,
     /// Interpreter whose packages are compared.
     pub python: Option<PathBuf>,
-    /// Limit for the native stages, and for each package.
+    /// How long a process may take for one answer.
     pub timeout: Duration,
 }
 
@@ -40,12 +41,24 @@ pub struct Options {
 pub const CHILD_COMMAND: &str = "smoke-child";
 
 /// Runs everything; `executable` is this program, which knows [`CHILD_COMMAND`].
-pub fn run(options: &Options, executable: &Path) -> std::io::Result<Report> {
-    let mut report = run_native(options, executable)?;
+pub fn run(options: &Options, executable: &Path, progress: &Progress) -> Result<Report, StartError> {
+    let start = |program: &Path| {
+        let program = program.to_owned();
+        move |source| StartError { program, source }
+    };
+    let mut report = run_native(options, executable, progress).map_err(start(executable))?;
     if let Some(python) = &options.python {
-        backends::run(&mut report, python, options.device, options.timeout)?;
+        backends::run(&mut report, python, options, progress).map_err(start(python))?;
     }
     Ok(report)
+}
+
+/// A program that could not be run.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot run {}", program.display())]
+pub struct StartError {
+    program: PathBuf,
+    source: std::io::Error,
 }
 
 /// The child process: runs the native stages and prints an event a line.
@@ -60,7 +73,7 @@ pub fn run_child(device: usize, arch: Option<&str>) {
     native::Native::new(device, arch, &mut emit).run();
 }
 
-fn run_native(options: &Options, executable: &Path) -> std::io::Result<Report> {
+fn run_native(options: &Options, executable: &Path, progress: &Progress) -> std::io::Result<Report> {
     let mut command = Command::new(executable);
     command.arg(CHILD_COMMAND).arg("--device").arg(options.device.to_string());
     if let Some(arch) = &options.arch {
@@ -71,17 +84,23 @@ fn run_native(options: &Options, executable: &Path) -> std::io::Result<Report> {
     command.env("CUDA_CACHE_DISABLE", "1").env("CUDA_MODULE_LOADING", "EAGER");
     let mut report = Report::new();
     let mut current = None;
-    let ended = child::supervise(command, options.timeout, |line| match serde_json::from_str(line) {
-        Ok(Event::Begin { stage }) => current = Some(stage),
-        Ok(Event::End { stage }) => {
-            current = None;
-            report.stages.push(stage);
+    let ended = child::supervise(command, options.timeout, |line| {
+        match serde_json::from_str(line) {
+            Ok(Event::Begin { stage }) => {
+                progress.stage(stage.doing());
+                current = Some(stage);
+            }
+            Ok(Event::End { stage }) => {
+                current = None;
+                report.stages.push(stage);
+            }
+            Ok(Event::Found { device }) => report.device = Some(device),
+            Ok(Event::Computed { case }) => report.cases.push(case),
+            Ok(Event::Timed { throughput }) => report.throughput = Some(throughput),
+            // The driver may print to standard output too.
+            Err(_) => return false,
         }
-        Ok(Event::Found { device }) => report.device = Some(device),
-        Ok(Event::Computed { case }) => report.cases.push(case),
-        Ok(Event::Timed { throughput }) => report.throughput = Some(throughput),
-        // The driver may print to standard output too.
-        Err(_) => {}
+        true
     })?;
     let finished = current.is_none() && ended.status.is_some_and(|status| status.success());
     if !finished {

@@ -1,13 +1,13 @@
 //! The native stages. They run in a child process, which tells its parent what happens as it happens: when the driver
 //! crashes, panics or hangs, the parent knows where.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use super::advice::{Advice, Machine, advice};
 use super::cases;
-use super::driver::{self, Context, CudaError, Gpu, Module, Prepared};
+use super::driver::{self, Computed, Context, CudaError, Gpu, Module, Prepared};
 use super::kernel;
 use super::problem::{Case, Problem};
 use super::reference::{LSE_TOLERANCE, Output, compare, compare_rows};
@@ -44,11 +44,15 @@ pub enum Event {
     },
 }
 
-/// How long one launch of the throughput case may take.
+/// A launch this short is repeated, because the first one pays for what later ones find in place.
+const WARM_UP_MS: f64 = 2.0;
+
+/// How long one launch of the throughput case may take: longer ones are not tried.
 const LAUNCH_LIMIT_MS: f64 = 250.0;
 
-/// Launches of the throughput case that are timed.
-const LAUNCHES: usize = 5;
+/// Launches of the throughput case that are timed, if they fit into this time together.
+const LAUNCHES: usize = 21;
+const LAUNCHES_MS: f64 = 200.0;
 
 /// A stage that ended the run.
 struct Stop {
@@ -95,8 +99,8 @@ impl<'a> Native<'a> {
         (self.emit)(Event::Found { device });
         self.stage(StageName::Memory, |native| native.memory(&context))?;
         let module = self.stage(StageName::Load, |native| native.load(&context))?;
-        let speed = self.stage(StageName::Cases, |native| native.cases(&module))?;
-        self.stage(StageName::Throughput, |native| native.throughput(&module, speed))
+        self.stage(StageName::Cases, |native| native.cases(&module))?;
+        self.stage(StageName::Throughput, |native| native.throughput(&module))
     }
 
     fn stage<T>(&mut self, name: StageName, body: impl FnOnce(&mut Self) -> Staged<T>) -> Option<T> {
@@ -173,7 +177,7 @@ impl<'a> Native<'a> {
 
     fn memory(&mut self, context: &Context) -> Staged<()> {
         let (free, total) = context.memory().map_err(|e| self.failed(&e))?;
-        let longest = cases::throughput(cases::THROUGHPUT_LENGTHS[0]);
+        let longest = cases::throughput(cases::THROUGHPUT_LENGTHS[cases::THROUGHPUT_LENGTHS.len() - 1]);
         let needed = cases::matrix().iter().chain([&longest]).map(Case::device_bytes).max().unwrap_or(0);
         let text = |bytes: usize| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
         let found = format!("{} MiB needed, {} of {} free", needed.div_ceil(1 << 20), text(free), text(total));
@@ -208,9 +212,8 @@ impl<'a> Native<'a> {
         Ok((format!("{} compiled in {time}, {low} to {high} registers{spills}", kernel::PTX_NAME), module))
     }
 
-    /// Runs the matrix; the best speed of a case, in operations per millisecond.
-    fn cases(&mut self, module: &Module) -> Staged<f64> {
-        let (mut speed, mut wrong, mut count) = (0.0_f64, Vec::new(), 0);
+    fn cases(&mut self, module: &Module) -> Staged<()> {
+        let (mut wrong, mut count) = (Vec::new(), 0);
         let mut worst = 0.0_f64;
         for case in cases::matrix() {
             let problem = Problem::new(case);
@@ -223,17 +226,13 @@ impl<'a> Native<'a> {
             })?;
             count += 1;
             worst = worst.max(result.max_error.unwrap_or(0.0) / result.tolerance);
-            speed = speed.max(case.flops() / result.ms.unwrap_or(f64::INFINITY));
             if result.verdict == Verdict::Fail {
                 wrong.push(case.name);
             }
             (self.emit)(Event::Computed { case: result });
         }
         if wrong.is_empty() {
-            return Ok((
-                format!("{count} of {count} right, worst error {:.0} % of its tolerance", worst * 100.0),
-                speed,
-            ));
+            return Ok((format!("{count} of {count} right, worst error {:.0} % of its tolerance", worst * 100.0), ()));
         }
         let message = format!("{} of {count} wrong: {}", wrong.len(), wrong.join(", "));
         let advice = "This very PTX is proven right on a CPU, so suspect driver or hardware. Run it again; see \
@@ -244,7 +243,10 @@ impl<'a> Native<'a> {
     fn case(&mut self, module: &Module, problem: &Problem) -> Result<CaseResult, CudaError> {
         let case = &problem.case;
         let prepared = Prepared::new(module.function(&kernel::entry(case))?, problem)?;
-        let ms = prepared.run()?;
+        let mut ms = prepared.run()?;
+        if ms < WARM_UP_MS {
+            ms = prepared.run()?;
+        }
         let computed = prepared.output()?;
         let deviation = compare(problem, Output { o: &computed.o, lse: Some(&computed.lse) });
         let right = deviation.output <= case.dtype.tolerance() && deviation.lse <= LSE_TOLERANCE;
@@ -257,25 +259,12 @@ impl<'a> Native<'a> {
         })
     }
 
-    /// Times the longest case that this GPU does in time, judging by the speed so far.
-    fn throughput(&mut self, module: &Module, speed: f64) -> Staged<()> {
-        let fits = |length: &usize| cases::throughput(*length).flops() / speed <= LAUNCH_LIMIT_MS;
-        let length = cases::THROUGHPUT_LENGTHS.into_iter().find(fits).unwrap_or(cases::THROUGHPUT_LENGTHS[6]);
-        let problem = Problem::new(cases::throughput(length));
+    /// Times the longest case that this GPU does in time.
+    fn throughput(&mut self, module: &Module) -> Staged<()> {
+        let (problem, times, computed) = time_longest(module).map_err(|e| self.failed(&e))?;
         let case = &problem.case;
-        let (dtype, heads, head_dim) = (case.dtype.name(), case.heads_q, case.head_dim);
+        let (dtype, heads, head_dim, length) = (case.dtype.name(), case.heads_q, case.head_dim, case.total_q());
         let shape = format!("{dtype}, {heads} heads of {head_dim}, {length} tokens, causal");
-        let mut times = Vec::new();
-        let computed = (|| {
-            let prepared = Prepared::new(module.function(&kernel::entry(case))?, &problem)?;
-            prepared.run()?;
-            let begin = Instant::now();
-            while times.len() < LAUNCHES && (times.is_empty() || begin.elapsed() < Duration::from_secs(1)) {
-                times.push(prepared.run()?);
-            }
-            prepared.output()
-        })()
-        .map_err(|e| self.failed(&e))?;
         let rows = 8;
         let output = Output { o: &computed.o, lse: Some(&computed.lse) };
         let deviation = compare_rows(&problem, output, length.div_ceil(rows));
@@ -284,12 +273,35 @@ impl<'a> Native<'a> {
             let advice = "The small cases are right, so suspect memory or heat. See: nvidia-smi -q -d ECC,TEMPERATURE";
             return Err(Stop::new(message, advice, false));
         }
-        times.sort_by(f64::total_cmp);
         let ms = times[times.len() / 2];
         let tflops = case.tflops(ms);
         let message = format!("{} TFLOP/s ({shape}: {})", three_digits(tflops), milliseconds(ms));
         (self.emit)(Event::Timed { throughput: Throughput { shape, tokens: length, ms, tflops } });
         Ok((message, ()))
+    }
+}
+
+/// Runs longer and longer cases while the next one is sure to end in time, and times the last: sorted times, and what it
+/// computed.
+fn time_longest(module: &Module) -> Result<(Problem, Vec<f64>, Computed), CudaError> {
+    let mut lengths = cases::THROUGHPUT_LENGTHS.into_iter().peekable();
+    loop {
+        let case = cases::throughput(lengths.next().unwrap_or(cases::THROUGHPUT_LENGTHS[0]));
+        let problem = Problem::new(case);
+        let prepared = Prepared::new(module.function(&kernel::entry(&problem.case))?, &problem)?;
+        let ms = prepared.run()?;
+        let next_flops = lengths.peek().map(|length| cases::throughput(*length).flops());
+        if next_flops.is_some_and(|flops| ms * flops / problem.case.flops() <= LAUNCH_LIMIT_MS) {
+            continue;
+        }
+        let mut times = vec![prepared.run()?];
+        while times.len() < LAUNCHES && times.iter().sum::<f64>() < LAUNCHES_MS {
+            times.push(prepared.run()?);
+        }
+        times.sort_by(f64::total_cmp);
+        let computed = prepared.output()?;
+        drop(prepared);
+        return Ok((problem, times, computed));
     }
 }
 

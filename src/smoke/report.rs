@@ -250,23 +250,24 @@ impl Report {
         wrong.or_else(|| self.stages.iter().find(|s| s.verdict == Verdict::Fail))
     }
 
-    /// The report for people.
-    pub fn text(&self, style: Style) -> String {
+    /// The report for people; if `quiet`, only what failed.
+    pub fn text(&self, style: Style, quiet: bool) -> String {
         let mut out = String::new();
-        self.write_stages(&mut out, style);
-        self.write_cases(&mut out, style);
-        self.write_backends(&mut out, style);
-        self.write_conclusion(&mut out, style);
+        if !quiet {
+            self.write_stages(&mut out, style, &[Verdict::Pass, Verdict::Fail]);
+            self.write_cases(&mut out, style);
+            self.write_backends(&mut out, style);
+            self.write_conclusion(&mut out, style);
+        } else if self.outcome() != Outcome::Right {
+            self.write_stages(&mut out, style, &[Verdict::Fail]);
+            self.write_conclusion(&mut out, style);
+        }
         out
     }
 
-    fn write_stages(&self, out: &mut String, style: Style) {
-        let failed = self.failure().is_some();
-        for stage in &self.stages {
-            // What a failure kept from running goes without saying.
-            if failed && stage.verdict == Verdict::Skipped {
-                continue;
-            }
+    /// What a failure kept from running goes without saying.
+    fn write_stages(&self, out: &mut String, style: Style, verdicts: &[Verdict]) {
+        for stage in self.stages.iter().filter(|stage| verdicts.contains(&stage.verdict)) {
             let (word, painted) = match stage.verdict {
                 Verdict::Pass => ("ok  ", style.good("ok  ")),
                 Verdict::Fail => ("FAIL", style.bad("FAIL")),

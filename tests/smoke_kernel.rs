@@ -121,6 +121,19 @@ fn a_nan_in_an_unused_slot_does_not_get_through() {
     }
 }
 
+/// The text that ships is what the source gives, byte for byte, and assembles for every architecture without spills.
+#[test]
+#[ignore = "needs a Python with nvidia-cuda-nvrtc and nvidia-cuda-nvcc 13.5.37, named by FA_DOCTOR_CUDA_PYTHON"]
+fn the_ptx_is_reproducible_and_assembles_without_spills() {
+    let python = std::env::var("FA_DOCTOR_CUDA_PYTHON").expect("FA_DOCTOR_CUDA_PYTHON names a Python with NVRTC");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/kernels.py");
+    for action in ["check", "assemble"] {
+        let output = std::process::Command::new(&python).args([script, action]).output().expect("a Python");
+        println!("{}", String::from_utf8_lossy(&output.stdout));
+        assert!(output.status.success(), "{action}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 // ---- planted bugs ----
 
 /// The PTX with the `nth` line that contains `find` changed, in every kernel.

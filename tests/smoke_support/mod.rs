@@ -1,5 +1,7 @@
 //! Runs the kernel that ships as `smoke` would, with the interpreter of `tests/ptx` in the place of a GPU.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use fa_doctor::smoke::kernel::{Argument, Buffer, Launch};
 use fa_doctor::smoke::problem::Problem;
 use ptx::{Fault, Memory, Module};

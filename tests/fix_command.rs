@@ -110,6 +110,26 @@ fn a_reinstall_is_noticed_and_the_patch_comes_back() {
 }
 
 #[test]
+fn an_interrupted_run_is_noticed_taken_back_and_done_again() {
+    let folder = site();
+    let (before, path) = (tree(folder.path()), folder.path().join(CALLER));
+    run(&["fix", "--write"], folder.path());
+    let patched = fs::read(&path).unwrap();
+    // As a crash between two renames leaves it: this file is old, the others are new, and nothing says complete.
+    fs::remove_file(folder.path().join(".fa-doctor/0001/complete")).unwrap();
+    fs::write(&path, &before[&path]).unwrap();
+    fs::write(path.with_file_name(".backend.py.fa-doctor-tmp"), "half of").unwrap();
+    let (out, _, _) = run(&["scan", "--format", "concise", "--select", "FA105"], folder.path());
+    assert!(out.contains("was interrupted"), "{out}");
+    let (out, err, code) = run(&["fix", "--write"], folder.path());
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(err.contains("took back an interrupted run"), "{err}");
+    assert_eq!(fs::read(&path).unwrap(), patched);
+    run(&["undo"], folder.path());
+    assert_eq!(tree(folder.path()), before);
+}
+
+#[test]
 fn selected_fixes_only() {
     let folder = site();
     let before = tree(folder.path());

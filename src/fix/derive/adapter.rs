@@ -91,16 +91,12 @@ pub(super) fn unexpected(deriver: &Deriver<'_>, id: ModId, expr: ExprId) -> Opti
     let given = linker.arguments(id, &call.arguments);
     let mut surplus = Vec::new();
     for value in &values {
-        let (target, mut arguments) = linker.flatten(value, &given);
-        let callee = linker.callee(target)?;
-        while let Err(found) = bind(&callee.signature, &arguments) {
-            for mismatch in Mismatches::from(found).0 {
-                // Otherwise something is missing, or too much in another way, or the keyword is hidden in a partial.
-                let Mismatch::UnexpectedKeyword(name, Some(index)) = mismatch else { return None };
-                arguments.keywords.retain(|(other, _)| *other != name);
-                if !surplus.contains(&index) {
-                    surplus.push(index);
-                }
+        let (target, arguments) = linker.flatten(value, &given);
+        for mismatch in bind(&linker.callee(target)?.signature, &arguments).err().into_iter().flatten() {
+            // Otherwise something is missing, or too much in another way, or the keyword is hidden in a partial.
+            let Mismatch::UnexpectedKeyword(_, Some(index)) = mismatch else { return None };
+            if !surplus.contains(&index) {
+                surplus.push(index);
             }
         }
     }
@@ -160,20 +156,5 @@ fn may_be_neutral(deriver: &Deriver<'_>, id: ModId, value: ExprId, facts: Option
         | ExprKind::Comprehension(_)
         | ExprKind::FString(_) => false,
         _ => true,
-    }
-}
-
-/// One mismatch, or all of them.
-struct Mismatches(Vec<Mismatch>);
-
-impl From<Mismatch> for Mismatches {
-    fn from(one: Mismatch) -> Self {
-        Mismatches(vec![one])
-    }
-}
-
-impl From<Vec<Mismatch>> for Mismatches {
-    fn from(all: Vec<Mismatch>) -> Self {
-        Mismatches(all)
     }
 }

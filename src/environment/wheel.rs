@@ -213,8 +213,26 @@ impl Wheel {
     ) -> io::Result<()> {
         let mut archive = self.archive.clone();
         let mut file = archive.by_index(self.entry(path)?).map_err(|error| unreadable(path, error))?;
-        consume(&mut file)
+        let start = file.data_start().and_then(|start| usize::try_from(start).ok());
+        let length = usize::try_from(file.compressed_size()).ok();
+        let result = consume(&mut file);
+        if let (Some(start), Some(length)) = (start, length) {
+            self.give_back(start, length);
+        }
+        result
     }
+
+    /// Takes pages of the archive out of this process: a wheel of libraries is hundreds of megabytes, read once.
+    #[cfg(unix)]
+    fn give_back(&self, start: usize, length: usize) {
+        // SAFETY: the map is of a file and read-only: the pages come back from it if they are read again.
+        let advised = unsafe { self.map.0.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, length) };
+        // Where the system does not take the advice, the pages stay.
+        drop(advised);
+    }
+
+    #[cfg(not(unix))]
+    fn give_back(&self, _start: usize, _length: usize) {}
 
     pub(super) fn size(&self, path: &str) -> Option<u64> {
         let index = *self.files.get(path)?;

@@ -422,8 +422,7 @@ impl ClassTable {
             let Some(module) = program.module(id) else { continue };
             for expr in &module.exprs {
                 let ExprKind::Call(call) = &expr.kind else { continue };
-                if !may_construct(&linker, id, call.callee)
-                    || (!audited && !linker.touches_attention(id, call.callee))
+                if !may_construct(&linker, id, call.callee) || (!audited && !linker.touches_attention(id, call.callee))
                 {
                     continue;
                 }

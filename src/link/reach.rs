@@ -54,13 +54,7 @@ impl Reach {
         Reached::Never
     }
 
-    fn reached(
-        &self,
-        program: &Program<'_>,
-        id: ModId,
-        least: Reached,
-        seen: &mut FxHashSet<ModId>,
-    ) -> bool {
+    fn reached(&self, program: &Program<'_>, id: ModId, least: Reached, seen: &mut FxHashSet<ModId>) -> bool {
         if !seen.insert(id) {
             return false;
         }

@@ -115,3 +115,34 @@ fn what_is_wrong_gated_or_broken_is_told_apart() {
     let expected = "NameError: name 'mRenamed' is not defined (vllm/vllm_flash_attn/cute/interface.py:6)";
     assert_eq!(ran.message, expected);
 }
+
+#[test]
+#[ignore = "needs a Python with torch, named by FA_DOCTOR_TORCH_PYTHON"]
+fn refusals_are_told_from_failures() {
+    let python = std::env::var("FA_DOCTOR_TORCH_PYTHON").expect("FA_DOCTOR_TORCH_PYTHON names a Python with torch");
+    let script = r#"
+import backends
+gates = [
+    RuntimeError("FlashAttention only supports Ampere GPUs or newer."),
+    AssertionError("Paged KV not supported on this GPU"),
+    NotImplementedError(),
+    ValueError("Unsupported compute capability"),
+    RuntimeError("block size must be divisible by 256"),
+]
+failures = [
+    RuntimeError("CUDA error: the provided PTX was compiled with an unsupported toolchain."),
+    RuntimeError("CUDA error: no kernel image is available for execution on the device"),
+    RuntimeError("Triton Error [CUDA]: operation not supported"),
+    TypeError("got an unexpected keyword argument 'supported'"),
+    ImportError("x.so: undefined symbol: _Zsupport"),
+    AssertionError(),
+]
+assert all(map(backends.is_gate, gates)), [g for g in gates if not backends.is_gate(g)]
+assert not any(map(backends.is_gate, failures)), [f for f in failures if backends.is_gate(f)]
+"#;
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/smoke");
+    let mut command = Command::new(python);
+    command.args(["-c", script]).env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    let output = command.output().expect("a Python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

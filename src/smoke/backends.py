@@ -338,6 +338,9 @@ def is_gate(error):
         return True
     if isinstance(error, (NameError, AttributeError, TypeError, ImportError)):
         return False
+    # What the driver refuses ("an unsupported toolchain") is no decision of the package.
+    if re.search(r"CUDA error|\[CUDA\]|CUDA_ERROR", str(error)):
+        return False
     words = r"support|compute capabilit|must be divisible|requires (hopper|ampere|blackwell|sm_?\d)"
     return re.search(words, str(error), re.IGNORECASE) is not None
 

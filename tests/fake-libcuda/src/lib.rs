@@ -54,6 +54,11 @@ macro_rules! entry {
 // ---- driver and device ----
 
 entry!(cuInit(_flags: c_uint) {
+    // A cached kernel would hide a compiler that does not work.
+    if std::env::var("CUDA_CACHE_DISABLE").as_deref() != Ok("1") {
+        eprintln!("fake-libcuda: CUDA_CACHE_DISABLE is not set");
+        std::process::abort();
+    }
     state().initialised = true;
     Ok(())
 });

@@ -327,17 +327,16 @@ fn diff(old: &str, new: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "</pre>")
 }
 
-/// Text in which backticks mark code.
+/// Text in which backticks mark code, if they come in pairs.
 fn inline(text: &str) -> String {
-    let parts = text.split('`').enumerate();
-    let balanced = text.matches('`').count() % 2 == 0;
-    let part = |(index, part): (usize, &str)| match (balanced, index % 2) {
-        (true, 1) => format!("<code>{}</code>", escape(part)),
-        (true, _) => escape(part),
-        (false, 0) => escape(part),
-        (false, _) => format!("`{}", escape(part)),
+    if !text.matches('`').count().is_multiple_of(2) {
+        return escape(text);
+    }
+    let part = |(index, part): (usize, &str)| match index % 2 {
+        1 => format!("<code>{}</code>", escape(part)),
+        _ => escape(part),
     };
-    if balanced { parts.map(part).collect() } else { escape(text) }
+    text.split('`').enumerate().map(part).collect()
 }
 
 fn incomplete(report: &Report, out: &mut dyn Write) -> io::Result<()> {

@@ -32,6 +32,15 @@ def get_requires_for_build_sdist(config_settings=None):
     return []
 
 
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    version = _version()
+    info = f"fa_doctor-{version}.dist-info"
+    folder = pathlib.Path(metadata_directory, info)
+    folder.mkdir()
+    (folder / "METADATA").write_text(_metadata(version), encoding="utf-8")
+    return info
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     version = _version()
     tag = "py3-none-" + re.sub(r"[-.]", "_", sysconfig.get_platform())

@@ -2,6 +2,7 @@
 //!
 //! Data flows one way: environment -> sources -> index -> rules -> findings -> report or fix -> probe or smoke.
 
+pub mod capability;
 pub mod cli;
 pub mod config;
 pub mod environment;

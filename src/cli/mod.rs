@@ -3,6 +3,7 @@
 pub mod args;
 pub mod completions;
 pub mod config;
+pub mod env;
 pub mod explain;
 pub mod fix;
 pub mod merge;
@@ -112,6 +113,9 @@ pub enum Command {
     /// Run the bundled attention kernel on the GPU and compare what is installed with it
     #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
     Smoke(smoke::SmokeArgs),
+    /// Show what is installed, what it accepts, and what it runs on
+    #[command(after_help = "Example:\n  fa-doctor env --arch sm_120")]
+    Env(env::EnvArgs),
     /// Print versions that fit the installed vLLM, or check a file that pins versions
     #[command(
         after_help = "Examples:\n  fa-doctor pin .venv > constraints.txt\n  fa-doctor pin --check requirements.txt"
@@ -152,6 +156,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Scan(args) => scan::run(args, global),
         Command::Fix(args) => fix::run(args, global),
         Command::Undo(args) => undo::run(args, global),
+        Command::Env(args) => env::run(args, global),
         Command::Pin(args) => pin::run(args, global),
         Command::Rules(args) => rules::run(args, global),
         Command::Explain(args) => explain::run(args, global),

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use crate::capability::Matrix;
 use crate::config::Settings;
 use crate::config::baseline::{Baseline, Compared};
 use crate::config::ignore::Date;
@@ -26,6 +27,8 @@ pub struct Options {
     pub glibc: Option<(u32, u32)>,
     /// Findings that were there before.
     pub baseline: Option<Baseline>,
+    /// Also tell what the installed functions accept.
+    pub capabilities: bool,
     /// Fixes may drop arguments that matter, with a warning at run time.
     pub degraded: bool,
 }
@@ -63,6 +66,8 @@ pub struct Checked {
     pub files: usize,
     /// What the settings left out, and which of them no longer do anything.
     pub notes: Vec<String>,
+    /// What the installed functions accept, if that was asked for.
+    pub capabilities: Matrix,
 }
 
 /// Looks at an environment and reports what does not fit.
@@ -73,9 +78,10 @@ pub fn scan(request: &Request, options: &Options, progress: &Progress) -> Result
     let environment = Environment::load(request)?;
     let checked = check(&environment, &packs, options, &|_| true, progress)?;
     let stack = |name: &str| packs.distributions.iter().any(|distribution| distribution == name);
-    let Checked { findings, incomplete, files, notes } = checked;
+    let Checked { findings, incomplete, files, notes, capabilities } = checked;
     let mut report = Report::new(&environment, stack, findings, incomplete, files, start.elapsed());
     report.notes = notes;
+    report.capabilities = capabilities;
     report.fail_on = options.settings.fail_on.value;
     Ok(ScanOutcome { environment, packs, report })
 }
@@ -112,10 +118,11 @@ pub fn check(
         return Err(environment.nothing_to_scan().into());
     }
     let files = program.files();
+    let capabilities = if options.capabilities { Matrix::of(&program) } else { Matrix::default() };
     let Sink { mut findings, incomplete } = sink;
     derive::attach(&context, options.degraded, &mut findings);
     let notes = judge(&mut findings, options);
-    Ok(Checked { findings, incomplete, files, notes })
+    Ok(Checked { findings, incomplete, files, notes, capabilities })
 }
 
 /// Applies severities, ignores and the baseline; the notes say what was left out, and what no longer does anything.

@@ -263,6 +263,23 @@ fn results_of_nodes_are_merged() {
 }
 
 #[test]
+fn env_tells_what_is_installed_or_that_nothing_is() {
+    let place = folder();
+    site(&place.path().join("site"), FIXED);
+    let function = "def flash_attn_func(q, k, v, causal=False, softcap=0.0):\n    return q\n";
+    write(&place.path().join("site"), "flash_attn/cute/interface.py", function);
+    let text = run(place.path(), "env site");
+    assert_eq!(text.code, 0, "{}", text.err);
+    assert!(text.out.contains("flash-attn-4 4.99.0"), "{}", text.out);
+    let json: Value = serde_json::from_str(&run(place.path(), "env site --format json").out).expect("JSON");
+    assert_eq!(json["capabilities"]["functions"][0]["path"], "flash_attn.cute.interface.flash_attn_func");
+    let accepted = json["capabilities"]["arguments"].as_array().expect("arguments").iter().map(|row| &row["name"]);
+    assert_eq!(accepted.collect::<Vec<_>>(), ["causal", "softcap"]);
+    fs::create_dir(place.path().join("empty")).expect("a folder");
+    assert_eq!(run(place.path(), "env empty").code, 3);
+}
+
+#[test]
 fn the_report_for_an_issue_tells_no_private_place() {
     let place = folder();
     let home = place.path().join("home/somebody");

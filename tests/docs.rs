@@ -10,7 +10,7 @@ use fa_doctor::config::Settings;
 use fa_doctor::rules::registry;
 
 /// Subcommands that are written and not wired in yet.
-const NOT_YET: [&str; 2] = ["probe", "env"];
+const NOT_YET: [&str; 1] = ["probe"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -106,7 +106,8 @@ fn gates(program: &Program<'_>) -> Vec<Finding> {
 fn text(facts: &Facts, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let environment = &facts.environment;
     let mut line = |label: &str, text: &str| {
-        let label = format!("{:<12}", format!("{label}:"));
+        let colon = if label.is_empty() { "" } else { ":" };
+        let label = format!("{:<12}", format!("{label}{colon}"));
         writeln!(out, "{}", wrap_after(&label, &style.dim(&label), &printable(text), style.width))
     };
     line("environment", &environment.roots.join(", "))?;

@@ -65,6 +65,11 @@ fn no_format(path: &Path) -> Failure {
 }
 
 impl Plan {
+    /// Whether this format is written anywhere.
+    pub fn writes(&self, format: Format) -> bool {
+        self.stdout == Some(format) || self.files.iter().any(|(_, written)| *written == format)
+    }
+
     /// The files, for a sentence.
     pub fn names(&self) -> String {
         self.files.iter().map(|(path, _)| path.display().to_string()).collect::<Vec<_>>().join(", ")

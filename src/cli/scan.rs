@@ -60,6 +60,7 @@ pub fn run(args: &ScanArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         glibc: args.glibc,
         baseline: args.baseline.as_deref().map(Baseline::read).transpose()?,
         degraded: false,
+        capabilities: plan.writes(Format::Html),
     };
     let progress = Progress::new(global.quiet).timed(global.verbose);
     let outcome = scan(&request, &options, &progress);

@@ -8,6 +8,7 @@ use similar::{ChangeTag, TextDiff};
 use super::excerpt::{Excerpt, Place};
 use super::markup::escape;
 use super::{Report, View, count};
+use crate::capability::Matrix;
 use crate::environment::RootId;
 use crate::finding::{Applicability, Edit, Finding, Fix, Severity};
 use crate::fix::apply::apply;
@@ -36,6 +37,7 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
     let code = view.device_code();
     header(report, &headline, !code.is_empty(), out)?;
     gates(report, out)?;
+    capabilities(&report.capabilities, out)?;
     device_code(&code, out)?;
     findings(report, view, out)?;
     incomplete(report, out)?;
@@ -80,6 +82,7 @@ fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> i
     writeln!(out, "<nav aria-label=\"On this page\">")?;
     let sections = [
         (!gate_chain(report).is_empty(), "gates", "Architecture gates"),
+        (!report.capabilities.functions.is_empty(), "capabilities", "Capabilities"),
         (code, "device-code", "Device code"),
         (true, "findings", "Findings"),
         (!report.incomplete.is_empty(), "incomplete", "Not checked"),
@@ -126,6 +129,46 @@ fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         )?;
     }
     writeln!(out, "</ol>\n</section>")
+}
+
+/// Which argument is accepted by which installed function.
+fn capabilities(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
+    if matrix.functions.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "<section id=\"capabilities\">\n<h2>What the installed functions accept</h2>\n\
+         <div class=\"wide\" tabindex=\"0\"><table>\n<tr><th scope=\"col\">argument</th>"
+    )?;
+    for function in &matrix.functions {
+        let name = function.path.rsplit('.').next().unwrap_or(&function.path);
+        let version = function.version.as_deref().unwrap_or_default();
+        writeln!(
+            out,
+            "<th scope=\"col\" title=\"{}\">{}<br><code>{}</code><br>{}</th>",
+            escape(&function.path),
+            escape(&function.title),
+            escape(name),
+            escape(version)
+        )?;
+    }
+    writeln!(out, "<th scope=\"col\">without it</th></tr>")?;
+    for argument in &matrix.arguments {
+        let cells: String = argument
+            .accepted
+            .iter()
+            .map(|accepted| if *accepted { "<td class=\"yes\">yes</td>" } else { "<td class=\"quiet\">no</td>" })
+            .collect();
+        let consequence = argument.consequence.strip_prefix("without it ").unwrap_or(&argument.consequence);
+        writeln!(
+            out,
+            "<tr><th scope=\"row\"><code>{}</code></th>{cells}<td class=\"quiet\">{}</td></tr>",
+            escape(&argument.name),
+            escape(consequence)
+        )?;
+    }
+    writeln!(out, "</table></div>\n</section>")
 }
 
 /// Which library runs on which GPU.

@@ -25,6 +25,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::capability::Matrix;
 use crate::environment::{Environment, RootId};
 use crate::finding::{Finding, Incomplete, Severity};
 use crate::native::table;
@@ -58,6 +59,9 @@ pub struct Report {
     /// Whether people want all of it: what is merely good to know is shortened otherwise (not part of the JSON).
     #[serde(skip)]
     pub in_full: bool,
+    /// What the installed functions accept (not part of the JSON).
+    #[serde(skip)]
+    pub capabilities: Matrix,
 }
 
 /// Which findings fail a run.
@@ -205,6 +209,7 @@ impl Report {
             notes: Vec::new(),
             fail_on: FailOn::default(),
             in_full: false,
+            capabilities: Matrix::default(),
         }
     }
 

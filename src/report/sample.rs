@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Package, Report, Subject, View};
+use crate::capability::{AcceptedArgument, AttentionFunction, Matrix};
 use crate::environment::RootId;
 use crate::finding::{Applicability, Edit, Finding, Fix, Incomplete, Related, Severity};
 use crate::native::coverage::Verdict;
@@ -186,6 +187,22 @@ pub fn report() -> Report {
     };
     let mut report = Report::of(subject, findings, incomplete, 42, Duration::from_millis(310));
     report.tool.version = "1.2.3".into();
+    report.capabilities = Matrix {
+        functions: vec![AttentionFunction {
+            path: "flash_attn.cute.interface.flash_attn_func".into(),
+            title: "flash-attn-4".into(),
+            package: Some("flash-attn-4".into()),
+            version: Some("4.99.0".into()),
+            file: "flash_attn/cute/interface.py".into(),
+            line: 7,
+        }],
+        arguments: vec![AcceptedArgument {
+            name: "causal".into(),
+            mask: true,
+            consequence: "without it every token sees the future".into(),
+            accepted: vec![true],
+        }],
+    };
     report
 }
 

@@ -10,6 +10,7 @@
 //! optimised: the tests run hundreds of millions of its instructions.
 #![forbid(unsafe_code)]
 
+mod arithmetic;
 mod execute;
 mod fault;
 mod instruction;

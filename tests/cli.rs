@@ -190,7 +190,7 @@ fn a_baseline_leaves_only_what_is_new() {
     let known = run(place.path(), "scan site --baseline known.json");
     assert_eq!(known.code, 0, "{}", known.out);
     assert!(known.out.contains("1 finding already in the baseline"), "{}", known.out);
-    site(&place.path().join("site"), &format!("{BROKEN}\n\ndef f():\n    return absent\n"));
+    site(&place.path().join("site"), &format!("{BROKEN}\n\nx = absent\n"));
     assert_eq!(run(place.path(), "scan site --baseline known.json").code, 1);
 }
 

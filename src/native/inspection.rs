@@ -1,9 +1,12 @@
 //! Every extension of the attention stack, linked as the loader would: what the rules FA201 to FA206 report.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use rustc_hash::FxHashSet;
 
 use super::elf::{Elf, ElfError, Machine, Undefined};
 use super::libraries::{self, Libraries, LibraryError, LibraryId, Place};
@@ -120,7 +123,8 @@ impl Inspection {
     /// Links every extension of the attention stack.
     fn link(environment: &Environment, subjects: Vec<Subject>, shelf: &Shelf) -> Inspection {
         let mut inspection = Inspection::default();
-        let mut linker = Linker { environment, libraries: Libraries::new(environment, shelf), torch: Vec::new() };
+        let libraries = Libraries::new(environment, shelf);
+        let mut linker = Linker { environment, libraries, torch: Vec::new(), names: OnceCell::new() };
         let mut opened = Vec::new();
         for subject in subjects {
             match linker.libraries.open_subject(subject.root, &subject.path) {
@@ -180,6 +184,12 @@ struct Linker<'e> {
     libraries: Libraries<'e>,
     /// The files of `torch/lib`; empty where that cannot be seen.
     torch: Vec<LibraryId>,
+    /// The names of all libraries in the environment, once they are asked for.
+    names: OnceCell<FxHashSet<String>>,
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 impl Linker<'_> {
@@ -237,11 +247,15 @@ impl Linker<'_> {
 
     /// Whether a file of this name is anywhere in the environment.
     fn is_somewhere(&self, name: &str) -> bool {
-        let named = |path: &str| path.rsplit('/').next() == Some(name);
-        self.environment.search_path.iter().any(|entry| {
-            let tree = &self.environment.root(entry.root).tree;
-            !tree.walk(&entry.prefix, &named).is_empty()
-        })
+        let names = self.names.get_or_init(|| {
+            let is_library = |path: &str| file_name(path).contains(".so");
+            let places = self.environment.search_path.iter().flat_map(|entry| {
+                let tree = &self.environment.root(entry.root).tree;
+                tree.walk(&entry.prefix, &is_library)
+            });
+            places.map(|path| file_name(&path).to_owned()).collect()
+        });
+        names.contains(name)
     }
 
     fn missing_symbols(

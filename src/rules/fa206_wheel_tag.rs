@@ -20,6 +20,8 @@
 //!
 //! Let pip choose the build that fits this environment.
 //!
+//! Where other modules of the package do fit, it may never import the one that does not: that is a warning.
+//!
 //! # References
 //!
 //! - <https://packaging.python.org/en/latest/specifications/platform-compatibility-tags/>
@@ -30,7 +32,7 @@ use std::collections::BTreeMap;
 use super::libraries::{distribution_of, file_name, finding};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::{Environment, RootId, RootKind};
-use crate::finding::Finding;
+use crate::finding::{Finding, Severity};
 use crate::native::elf::Machine;
 use crate::native::inspection::{Extension, Inspection};
 use crate::native::stack::{module, python_of};
@@ -86,6 +88,12 @@ fn other_pythons(environment: &Environment, inspection: &Inspection) -> Vec<Find
     for extension in &inspection.extensions {
         modules.entry(module(&extension.subject)).or_default().push(extension);
     }
+    // Where other modules of the package fit, it may well do without this one.
+    let has_others = |build: &Extension| {
+        let fits = |other: &&Extension| python_of(&other.subject.path).is_none_or(|tag| tag == (major, minor));
+        let of_package = |other: &&Extension| other.subject.distribution == build.subject.distribution;
+        inspection.extensions.iter().filter(of_package).any(|other| fits(&other))
+    };
     let mut found = Vec::new();
     for builds in modules.into_values() {
         let tags: Vec<Option<(u32, u32)>> = builds.iter().map(|build| python_of(&build.subject.path)).collect();
@@ -94,7 +102,13 @@ fn other_pythons(environment: &Environment, inspection: &Inspection) -> Vec<Find
             let tags: Vec<String> = tags.iter().flatten().map(|(major, minor)| format!("{major}.{minor}")).collect();
             let why =
                 format!("is built for Python {}, this is {major}.{minor}: the import does not see it", tags.join(", "));
-            found.extend(builds.last().map(|build| one(environment, build, &why)));
+            found.extend(builds.last().map(|build| {
+                let mut finding = one(environment, build, &why);
+                if has_others(build) {
+                    finding.severity = Severity::Warning;
+                }
+                finding
+            }));
         }
     }
     found

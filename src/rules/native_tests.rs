@@ -359,6 +359,13 @@ fn a_module_for_another_python() {
     let found = python(&[".cpython-310-x86_64-linux-gnu", ".cpython-311-x86_64-linux-gnu"]);
     assert_eq!(codes(&found), [("FA206", Severity::Error)]);
     assert!(found[0].message.contains("built for Python 3.10, 3.11, this is 3.12"), "{}", found[0].message);
+    // Another module fits: the package may do without this one.
+    let any = Library::default();
+    let site =
+        Site::new().package("vllm", "1.0", &[], &[("vllm/_C.abi3.so", &any), ("vllm/_D.cpython-310-x.so", &any)]);
+    let mut environment = site.load(&[]);
+    environment.python = Some((3, 12));
+    assert_eq!(codes(&check(&environment, None).0), [("FA206", Severity::Warning)]);
     for fitting in [&[".cpython-310-x", ".cpython-312-x"][..], &[".abi3"], &[".cpython-310-x", ".abi3"], &[""]] {
         assert_eq!(codes(&python(fitting)), [], "{fitting:?}");
     }

@@ -97,7 +97,7 @@ pub fn check(
     let settings = &options.settings;
     progress.stage("reading sources");
     let program = Program::load(environment, packs, Scope { all: options.all });
-    let mut sink = Sink { findings: Vec::new(), incomplete: environment.incomplete.clone() };
+    let mut sink = Sink { incomplete: environment.incomplete.clone(), ..Sink::default() };
     let context = Context { environment, program: &program, packs, glibc: options.glibc, native: Default::default() };
     let rules: Vec<_> = registry::all()
         .iter()
@@ -107,6 +107,7 @@ pub fn check(
     for rule in rules {
         progress.step(rule.info().code);
         rule.check(&context, &mut sink);
+        sink.ran.push(rule.info().code);
     }
     // Modules are read when something asks for them: only now is it known which could not be.
     sink.incomplete.extend(program.incomplete());
@@ -119,7 +120,7 @@ pub fn check(
     }
     let files = program.files();
     let capabilities = if options.capabilities { Matrix::of(&program) } else { Matrix::default() };
-    let Sink { mut findings, incomplete } = sink;
+    let Sink { mut findings, incomplete, .. } = sink;
     derive::attach(&context, options.degraded, &mut findings);
     let notes = judge(&mut findings, options);
     Ok(Checked { findings, incomplete, files, notes, capabilities })

@@ -98,26 +98,6 @@ impl Function {
             },
         }
     }
-
-    /// "returns 2 values before 0.26.0, 4 since 0.26.0".
-    fn returns_sentence(&self, releases: &[Version]) -> Option<String> {
-        if self.returns.is_empty() {
-            return None;
-        }
-        let parts = self.returns.iter().enumerate().map(|(index, entry)| {
-            let counts: Vec<String> = entry.values.iter().map(u32::to_string).collect();
-            let unit = if index > 0 {
-                ""
-            } else if entry.values == [1] {
-                " value"
-            } else {
-                " values"
-            };
-            format!("{}{unit} {}", counts.join(" or "), entry.versions.during(releases))
-        });
-        let parts: Vec<String> = parts.collect();
-        Some(format!("{} `{}` returns {}", possessive(&self.title), self.name(), parts.join(", ")))
-    }
 }
 
 /// `flash-attn-4's`; a title that holds a possessive already stays as it is.
@@ -156,15 +136,40 @@ impl Packs {
         Some(format!("`{keyword}` {}; no release of {lacking} has it", list(&others_having, "and")))
     }
 
-    /// How many values `function` (dotted path, as defined or as exported) returned in which releases: one sentence for
-    /// the help of a finding. `None` for a function that the packs do not know.
-    pub fn arity_history(&self, function: &str) -> Option<String> {
-        let (own, _) = self.family(function)?;
-        let sentences: Vec<String> = own
-            .into_iter()
-            .filter_map(|member| member.returns_sentence(self.releases_of(&member.distribution)))
-            .collect();
+    /// How many values `function` (dotted path, as defined or as exported) returned in which releases, for the help of a
+    /// finding about one that returns `counts` (on different paths). Where none of its own releases does that, but one
+    /// of another package, that is said too: then trees are mixed. `None` for a function that the packs do not know.
+    pub fn arity_history(&self, function: &str, counts: &[usize]) -> Option<String> {
+        let (own, others) = self.family(function)?;
+        let own_sentences = own.iter().filter_map(|member| {
+            Some(format!("{} `{}` returns {}", possessive(&member.title), member.name(), self.returns_of(member)?))
+        });
+        let mut sentences: Vec<String> = own_sentences.collect();
+        let same = |entry: &&Returns| entry.values.iter().map(|count| *count as usize).eq(counts.iter().copied());
+        if !own.iter().any(|member| member.returns.iter().any(|entry| same(&entry))) {
+            sentences.extend(others.iter().find_map(|member| {
+                let entry = member.returns.iter().find(same)?;
+                let when = entry.versions.during(self.releases_of(&member.distribution));
+                Some(format!("this one is like {} `{}` {when}", possessive(&member.title), member.name()))
+            }));
+        }
         (!sentences.is_empty()).then(|| sentences.join("; "))
+    }
+
+    /// `2 values before 0.26.0, 4 since 0.26.0`.
+    fn returns_of(&self, function: &Function) -> Option<String> {
+        let releases = self.releases_of(&function.distribution);
+        let parts = function.returns.iter().enumerate().map(|(index, entry)| {
+            let counts: Vec<String> = entry.values.iter().map(u32::to_string).collect();
+            let unit = match index {
+                0 if entry.values == [1] => " value",
+                0 => " values",
+                _ => "",
+            };
+            format!("{}{unit} {}", counts.join(" or "), entry.versions.during(releases))
+        });
+        let parts: Vec<String> = parts.collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// The functions at `path`, and those of the same name elsewhere. Copies count only where nothing else is.
@@ -251,8 +256,12 @@ mod tests {
         let packs = Packs::embedded();
         let sentence = "flash-attn-4's `_flash_attn_fwd` returns 2 values before 4.0.0b19, 2 or 4 in 4.0.0b19, \
                         4 from 4.0.0b20 to 4.0.0b32, 5 since 4.0.0b33";
-        assert_eq!(packs.arity_history("flash_attn.cute.interface._flash_attn_fwd").as_deref(), Some(sentence));
-        assert_eq!(packs.arity_history("flash_attn.flash_attn_func"), None);
+        let history = |function: &str, counts: &[usize]| packs.arity_history(function, counts);
+        assert_eq!(history("flash_attn.cute.interface._flash_attn_fwd", &[5]).as_deref(), Some(sentence));
+        let sentence = "vLLM's vendored FA4 `_flash_attn_fwd` returns 2 values before 0.26.0, 4 since 0.26.0; \
+                        this one is like flash-attn-4's `_flash_attn_fwd` since 4.0.0b33";
+        assert_eq!(history("vllm.vllm_flash_attn.cute.interface._flash_attn_fwd", &[5]).as_deref(), Some(sentence));
+        assert_eq!(history("flash_attn.flash_attn_func", &[2]), None);
     }
 
     #[test]

@@ -115,6 +115,6 @@ fn describe(
     let values = if counts == ["1"] { "value" } else { "values" };
     let note = format!("`{}` returns {} {values}", function.name, counts.join(" or "));
     item.related.push(related(context, arity.callee.module, arity.shown_at.unwrap_or(function.span.start), note));
-    item.help = context.packs.arity_history(&arity.path);
+    item.help = context.packs.arity_history(&arity.path, &arity.counts);
     item
 }

@@ -4,7 +4,8 @@
 //! those that what is scanned has:
 //!
 //! - in an installed package, where the file is as it was released and no finding in the sources shows the defect by
-//!   itself. Where one does (FA001 to FA007), that finding gets the references instead of a second report;
+//!   itself. Where one does (FA001 to FA007), that finding gets the references instead of a second report; where its
+//!   rule is not selected, nothing is said;
 //! - in a source checkout of vLLM, where CMake fetches flash-attention at a commit with known defects, or
 //!   `VLLM_FLASH_ATTN_SRC_DIR` points at a checkout of one.
 //!
@@ -93,7 +94,9 @@ fn check_installed(context: &Context<'_>, distribution: &Distribution, sink: &mu
     };
     let mut reported: Vec<(Severity, &Defect)> = Vec::new();
     for defect in context.packs.defects_of(&distribution.name, &version).filter(concerns) {
-        if explain(&mut sink.findings, distribution, defect) {
+        // A rule that could see it in the sources was not asked.
+        let silenced = defect.shown_by.as_ref().is_some_and(|shown| !sink.ran.contains(&shown.code.as_str()));
+        if silenced || explain(&mut sink.findings, distribution, defect) {
             continue;
         }
         let tree = &context.environment.root(distribution.root).tree;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::{Deserialize, Serialize};
 
 use super::half::Dtype;
-use crate::report::style::{Style, printable, wrap_after};
+use crate::report::style::{Style, printable, wrap, wrap_after};
 
 /// The result of a run; field order and names are the JSON contract (schema 1).
 #[derive(Debug, Clone, Serialize)]
@@ -250,18 +250,18 @@ impl Report {
         wrong.or_else(|| self.stages.iter().find(|s| s.verdict == Verdict::Fail))
     }
 
-    /// The report for people; if `quiet`, only what failed.
+    /// The report for people; if `quiet`, only what failed and the conclusion.
     pub fn text(&self, style: Style, quiet: bool) -> String {
         let mut out = String::new();
-        if !quiet {
+        if quiet {
+            self.write_stages(&mut out, style, &[Verdict::Fail]);
+        } else {
             self.write_stages(&mut out, style, &[Verdict::Pass, Verdict::Fail]);
             self.write_cases(&mut out, style);
             self.write_backends(&mut out, style);
-            self.write_conclusion(&mut out, style);
-        } else if self.outcome() != Outcome::Right {
-            self.write_stages(&mut out, style, &[Verdict::Fail]);
-            self.write_conclusion(&mut out, style);
+            line(&mut out, "");
         }
+        self.write_conclusion(&mut out, style);
         out
     }
 
@@ -343,20 +343,23 @@ impl Report {
 
     fn write_conclusion(&self, out: &mut String, style: Style) {
         let device = self.device.as_ref().map_or_else(|| "this GPU".to_owned(), |d| printable(&d.name));
-        let conclusion = match (self.outcome(), self.failure()) {
+        let (conclusion, paint): (String, fn(Style, &str) -> String) = match (self.outcome(), self.failure()) {
             (Outcome::Right, _) if self.backends.is_empty() => {
-                style.good(&format!("The native kernel computes attention correctly on {device}."))
+                (format!("The native kernel computes attention correctly on {device}."), Style::good)
             }
-            (Outcome::Right, _) => style.good(&format!(
-                "The native kernel and every installed attention that runs on {device} compute correctly."
-            )),
-            (Outcome::Wrong, Some(stage)) => style.bad(&format!("Failed while {}.", stage.name.doing())),
+            (Outcome::Right, _) => {
+                let what = "The native kernel and every installed attention that runs on";
+                (format!("{what} {device} compute correctly."), Style::good)
+            }
+            (Outcome::Wrong, Some(stage)) => (format!("Failed while {}.", stage.name.doing()), Style::bad),
             (_, stage) => {
-                let doing = stage.map_or("starting", |s| s.name.doing());
-                style.caution(&format!("Could not be checked: stopped while {doing}."))
+                let doing = stage.map_or("starting", |stage| stage.name.doing());
+                (format!("Could not be checked: stopped while {doing}."), Style::caution)
             }
         };
-        line(out, &format!("\n{conclusion}"));
+        for text in wrap(&conclusion, style.width) {
+            line(out, &paint(style, &text));
+        }
     }
 }
 

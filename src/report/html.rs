@@ -37,10 +37,10 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
     let code = view.device_code();
     header(report, &headline, !code.is_empty(), out)?;
     gates(report, out)?;
-    capabilities(&report.capabilities, out)?;
-    device_code(&code, out)?;
     findings(report, view, out)?;
     incomplete(report, out)?;
+    device_code(&code, out)?;
+    capabilities(&report.capabilities, out)?;
     packages(report, out)?;
     let tool = &report.tool;
     writeln!(
@@ -82,10 +82,10 @@ fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> i
     writeln!(out, "<nav aria-label=\"On this page\">")?;
     let sections = [
         (!gate_chain(report).is_empty(), "gates", "Architecture gates"),
-        (!report.capabilities.functions.is_empty(), "capabilities", "Capabilities"),
-        (code, "device-code", "Device code"),
         (true, "findings", "Findings"),
         (!report.incomplete.is_empty(), "incomplete", "Not checked"),
+        (code, "device-code", "Device code"),
+        (!report.capabilities.functions.is_empty(), "capabilities", "Capabilities"),
         (!environment.packages.is_empty(), "packages", "Packages"),
     ];
     for (_, id, title) in sections.iter().filter(|(shown, ..)| *shown) {
@@ -153,19 +153,18 @@ fn capabilities(matrix: &Matrix, out: &mut dyn Write) -> io::Result<()> {
             escape(version)
         )?;
     }
-    writeln!(out, "<th scope=\"col\">without it</th></tr>")?;
+    writeln!(out, "</tr>")?;
     for argument in &matrix.arguments {
         let cells: String = argument
             .accepted
             .iter()
             .map(|accepted| if *accepted { "<td class=\"yes\">yes</td>" } else { "<td class=\"quiet\">no</td>" })
             .collect();
-        let consequence = argument.consequence.strip_prefix("without it ").unwrap_or(&argument.consequence);
         writeln!(
             out,
-            "<tr><th scope=\"row\"><code>{}</code></th>{cells}<td class=\"quiet\">{}</td></tr>",
-            escape(&argument.name),
-            escape(consequence)
+            "<tr><th scope=\"row\" title=\"{}\"><code>{}</code></th>{cells}</tr>",
+            escape(&argument.consequence),
+            escape(&argument.name)
         )?;
     }
     writeln!(out, "</table></div>\n</section>")

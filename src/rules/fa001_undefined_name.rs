@@ -84,7 +84,7 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId) -> Vec<(C
         let mut item = finding(context, &INFO, id, span, symbol, message);
         item.help = help;
         if !launchers.is_empty() {
-            item.help = Some(format!("pass `{name}` on to `{}`: fa-doctor fix --write", called(module, function)));
+            item.help = Some(format!("pass `{name}` on to `{}`", called(module, function)));
         }
         let per_function = if launchers.is_empty() { None } else { function.map(|f| f.0) };
         item.related.extend(launchers);

@@ -1,6 +1,8 @@
 //! The documentation says what the program does: rule pages and tables are made from the rules, every command in it is
 //! one that the program takes, and every link leads somewhere. `UPDATE_DOCS=1` writes what is generated.
 
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -47,17 +49,27 @@ fn check(path: &Path, expected: &str) {
 }
 
 #[test]
-fn the_readme_lists_every_rule() {
+fn the_readme_lists_every_rule_and_shows_what_the_program_prints() {
     let mut table = String::from("| code | name | finds |\n|---|---|---|\n");
     for info in registry::all().iter().map(|rule| rule.info()) {
         let page = format!("docs/rules/{}.md", info.code);
         table.push_str(&format!("| [{}]({page}) | {} | {} |\n", info.code, info.name, info.summary));
     }
+    let place = tempfile::tempdir().expect("a folder");
+    common::site(place.path(), common::BROKEN);
+    let out = common::run(place.path(), "scan .").out;
+    let (finding, _) = out.split_once("\n\n").expect("a finding and a summary");
     let path = root().join("README.md");
-    let text = read(&path);
-    let (before, rest) = text.split_once("<!-- rules -->\n").expect("the beginning of the table");
-    let (_, after) = rest.split_once("<!-- end of rules -->").expect("the end of the table");
-    check(&path, &format!("{before}<!-- rules -->\n{table}<!-- end of rules -->{after}"));
+    let text = between(&read(&path), "rules", &table);
+    check(&path, &between(&text, "example", &format!("```text\n{finding}\n```\n")));
+}
+
+/// `text` with what stands between `<!-- name -->` and `<!-- end of name -->` replaced.
+fn between(text: &str, name: &str, content: &str) -> String {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+    let (before, rest) = text.split_once(&begin).expect("the beginning of a generated part");
+    let (_, after) = rest.split_once(&end).expect("the end of a generated part");
+    format!("{before}{begin}{content}{end}{after}")
 }
 
 /// The lines of a page, and whether each is a heading: a `#` in a code block is not.

@@ -119,10 +119,15 @@ impl Linker<'_> {
             ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
                 items.iter().map(|&item| self.constant(id, item)).collect::<Option<Vec<_>>>().map(Const::Tuple)
             }
-            ExprKind::If(parts) => {
-                let branch = if self.truth(id, parts[0])? { parts[1] } else { parts[2] };
-                self.constant(id, branch)
-            }
+            ExprKind::If(parts) => match self.truth(id, parts[0]) {
+                Some(true) => self.constant(id, parts[1]),
+                Some(false) => self.constant(id, parts[2]),
+                // `_device_arch() if override is None else override`: the assumed device decides.
+                None if self.architecture().is_some() => {
+                    self.constant(id, parts[1]).or_else(|| self.constant(id, parts[2]))
+                }
+                None => None,
+            },
             ExprKind::Named(_, value) => self.constant(id, *value),
             ExprKind::Subscript(value, index) => match (self.constant(id, *value)?, self.constant(id, *index)?) {
                 (Const::Tuple(items), Const::Int(index)) => {
@@ -137,7 +142,8 @@ impl Linker<'_> {
             },
             ExprKind::Call(call) => self.call_constant(id, call),
             ExprKind::Attribute(value, attr) => {
-                if let Some(known) = self.attribute_constant(id, *value, *attr) {
+                let known = self.attribute_constant(id, *value, *attr);
+                if let Some(known) = known.or_else(|| self.device_attribute(id, *value, *attr)) {
                     return Some(known);
                 }
                 self.agreed(self.eval(id, expr))
@@ -149,7 +155,7 @@ impl Linker<'_> {
                         return Some(assumed.clone());
                     }
                 }
-                self.agreed(self.eval(id, expr))
+                self.device_name(id, *name, self.place(id, expr)).or_else(|| self.agreed(self.eval(id, expr)))
             }
             _ => None,
         }
@@ -208,6 +214,9 @@ impl Linker<'_> {
     }
 
     fn call_constant(&self, id: ModId, call: &Call) -> Option<Const> {
+        if let Some(known) = self.device_constant(id, call).or_else(|| self.tuple_constant(id, call)) {
+            return Some(known);
+        }
         let module = self.module(id);
         let argument = |index: usize| call.arguments.get(index).map(|argument| argument.value);
         let spelled = self.spelled(id, call.callee);
@@ -298,7 +307,12 @@ impl Linker<'_> {
                 continue;
             }
             let value = match value {
-                Some(value) => self.constant(f.module, value)?,
+                Some(value) => match self.constant(f.module, value) {
+                    Some(value) => value,
+                    // An override that is not given: the assumed device decides.
+                    None if self.architecture().is_some() => continue,
+                    None => return None,
+                },
                 None => Const::None,
             };
             if answer.get_or_insert_with(|| value.clone()) != &value {

@@ -98,7 +98,7 @@ impl Linker<'_> {
     }
 
     /// Whether one condition holds for code at `offset`.
-    pub(super) fn truth_of_kind(&self, id: ModId, kind: GuardKind, offset: u32) -> Truth {
+    pub fn truth_of_kind(&self, id: ModId, kind: GuardKind, offset: u32) -> Truth {
         match kind {
             GuardKind::Always => Truth::Yes,
             GuardKind::Test { test, holds } => Truth::from(self.truth(id, test).map(|value| value == holds)),

@@ -17,6 +17,7 @@ pub struct Linker<'p> {
     /// The program.
     pub program: &'p Program<'p>,
     flat: bool,
+    architecture: Option<(i64, i64)>,
     depth: Cell<u32>,
     /// Counts the resolutions that were cut short: their results depend on where the question started, and are not
     /// kept for others.
@@ -45,6 +46,7 @@ impl<'p> Linker<'p> {
         Linker {
             program,
             flat: false,
+            architecture: None,
             depth: Cell::new(0),
             cuts: Cell::new(0),
             active: RefCell::default(),
@@ -61,6 +63,20 @@ impl<'p> Linker<'p> {
     /// A linker that does not ask for subclasses: it reads the hierarchy that they are found in.
     pub(super) fn flat(program: &'p Program<'p>) -> Linker<'p> {
         Linker { flat: true, ..Linker::new(program) }
+    }
+
+    /// A linker for which the device has this compute capability.
+    pub fn for_architecture(program: &'p Program<'p>, major: i64, minor: i64) -> Linker<'p> {
+        Linker { architecture: Some((major, minor)), ..Linker::new(program) }
+    }
+
+    pub(super) fn architecture(&self) -> Option<(i64, i64)> {
+        self.architecture
+    }
+
+    /// Answers depend on the program alone.
+    pub(super) fn assumes_nothing(&self) -> bool {
+        self.architecture.is_none() && self.self_class.get().is_none() && self.parameters.borrow().is_empty()
     }
 
     pub(super) fn is_flat(&self) -> bool {

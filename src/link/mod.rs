@@ -5,6 +5,7 @@
 
 mod arity;
 mod bind;
+mod capability;
 mod classes;
 mod condition;
 mod eval;

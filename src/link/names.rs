@@ -128,7 +128,7 @@ impl<'p> Linker<'p> {
         let cuts = self.cuts.get();
         let key = (id, u32::MAX, name.as_str().as_ptr() as usize as u32);
         let answer = self.guarded(key, Resolution::Unknown("an import cycle"), || self.search_member(id, name));
-        if self.cuts.get() == cuts && self.parameters.borrow().is_empty() && self.self_class.get().is_none() {
+        if self.cuts.get() == cuts && self.assumes_nothing() {
             let mut cache = self.program.module_names.write().unwrap_or_else(PoisonError::into_inner);
             cache.insert((id, name), answer.clone());
         }

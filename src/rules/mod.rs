@@ -19,6 +19,7 @@ pub mod fa203_libc_too_old;
 pub mod fa204_no_kernel_image;
 pub mod fa205_ptx_needs_newer_driver;
 pub mod fa206_wheel_tag;
+pub mod fa301_arch_gate;
 pub mod fa302_toolchain_too_old;
 mod libraries;
 #[cfg(test)]

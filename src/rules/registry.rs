@@ -22,6 +22,7 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &super::fa204_no_kernel_image::NoKernelImage,
         &super::fa205_ptx_needs_newer_driver::PtxNeedsNewerDriver,
         &super::fa206_wheel_tag::WheelTag,
+        &super::fa301_arch_gate::ArchGate,
         &super::fa302_toolchain_too_old::ToolchainTooOld,
     ]
 }

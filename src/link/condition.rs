@@ -301,25 +301,36 @@ impl Linker<'_> {
             return None;
         }
         let mut answer: Option<Const> = None;
+        // An override that is not given leaves it to the device, if the device is what the other returns ask.
+        let (mut open, mut of_device) = (false, true);
         for (_, stmt) in module.own_statements(&function.body, function.scope) {
             let StmtKind::Return(value) = stmt.kind else { continue };
             if self.truth_of_guard(f.module, stmt.guard, stmt.span.start) == super::Truth::No {
                 continue;
             }
             let value = match value {
-                Some(value) => match self.constant(f.module, value) {
-                    Some(value) => value,
-                    // An override that is not given: the assumed device decides.
-                    None if self.architecture().is_some() => continue,
+                Some(expr) => match self.constant(f.module, expr) {
+                    Some(value) => {
+                        of_device &= self.architecture().is_none()
+                            || Linker::new(self.program).constant(f.module, expr).is_none();
+                        value
+                    }
+                    None if self.architecture().is_some() => {
+                        open = true;
+                        continue;
+                    }
                     None => return None,
                 },
-                None => Const::None,
+                None => {
+                    of_device = false;
+                    Const::None
+                }
             };
             if answer.get_or_insert_with(|| value.clone()) != &value {
                 return None;
             }
         }
-        answer
+        answer.filter(|_| !open || of_device)
     }
 
     fn compare(&self, id: ModId, left: ExprId, rest: &[(Comparison, ExprId)]) -> Option<bool> {

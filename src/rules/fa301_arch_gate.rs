@@ -34,10 +34,10 @@ use rustc_hash::FxHashSet;
 use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Severity};
-use crate::link::{FnRef, Linker, ModId, Resolution, Truth, Value};
+use crate::link::{FnRef, Linker, Located, ModId, Resolution, Truth, Value};
 use crate::python::Module;
 use crate::python::ir::{
-    ClassId, Comparison, Constant, ExprId, ExprKind, FStringPart, FunctionId, GuardId, GuardKind, Span, StmtKind,
+    Comparison, Constant, ExprId, ExprKind, FStringPart, FunctionId, GuardId, GuardKind, Span, StmtKind,
 };
 
 static INFO: RuleInfo = RuleInfo {
@@ -59,13 +59,12 @@ impl Rule for ArchGate {
         for arch in &context.environment.arch {
             let Some((major, minor)) = capability(arch) else { continue };
             let gates = gates(context, major, minor);
-            let closing = gates.iter().filter(|gate| gate.severity != Severity::Info).count();
-            let mut number = 0;
-            for gate in &gates {
-                if gate.severity != Severity::Info {
-                    number += 1;
-                }
-                sink.findings.push(describe(context, arch, gate, number, closing));
+            let closes = |gate: &&Gate| gate.severity != Severity::Info;
+            for (index, gate) in gates.iter().enumerate() {
+                let same = |other: &&Gate| other.chain == gate.chain;
+                let of = gates.iter().filter(closes).filter(same).count();
+                let number = gates[..=index].iter().filter(closes).filter(same).count();
+                sink.findings.push(describe(context, arch, gate, number, of));
             }
         }
     }
@@ -94,6 +93,8 @@ pub struct Gate {
     pub when: Option<String>,
     /// What is doubtful about its test.
     pub note: Option<String>,
+    /// The way that it stands on: vLLM's own, or that of one attention package.
+    pub chain: usize,
 }
 
 /// The gates for a compute capability, in the order in which a call meets them.
@@ -101,59 +102,64 @@ pub fn gates(context: &Context<'_>, major: i64, minor: i64) -> Vec<Gate> {
     let linker = Linker::for_architecture(context.program, major, minor);
     let mut walk = Walk {
         context,
-        plain: Linker::new(context.program),
+        others: OTHERS.iter().map(|&(major, minor)| Linker::for_architecture(context.program, major, minor)).collect(),
         linker,
         minor,
         seen: FxHashSet::default(),
+        passed: FxHashSet::default(),
+        chain: 0,
         gates: Vec::new(),
     };
-    for entry in entries(context) {
-        walk.function(entry);
+    walk.backends();
+    for &id in &context.program.audited {
+        walk.chain += 1;
+        for entry in exports(context, id) {
+            walk.function(entry);
+        }
     }
     let mut places = FxHashSet::default();
     walk.gates.retain(|gate| places.insert((gate.module, gate.span)));
     walk.gates
 }
 
-/// What is called from outside: the methods of vLLM's backends that lead to flash attention, then what the attention
-/// packages export.
-fn entries(context: &Context<'_>) -> Vec<FnRef> {
+/// What an attention package exports.
+fn exports(context: &Context<'_>, id: ModId) -> Vec<FnRef> {
+    let linker = Linker::new(context.program);
+    let Some(module) = context.program.module(id).filter(|module| module.is_package) else { return Vec::new() };
+    let mut names: Vec<_> = module[Module::SCOPE].names.keys().copied().collect();
+    names.sort();
+    let values = names.into_iter().filter_map(|name| match linker.module_member(id, name) {
+        Resolution::Found(values) => Some(values),
+        _ => None,
+    });
+    values.flatten().flat_map(|value| targets(&linker, &value)).collect()
+}
+
+/// A backend: a module with classes that imports flash attention, itself or through a module beside it.
+fn is_backend(context: &Context<'_>, id: ModId, module: &Module) -> bool {
     let program = context.program;
-    let linker = Linker::new(program);
-    let mut entries = Vec::new();
-    for &id in &program.audited {
-        let Some(module) = program.module(id) else { continue };
-        let name = program.node(id).name;
-        let backend = crate::link::imports(module).any(|import| {
-            let top = import.split('.').next().unwrap_or_default();
-            program.packs.is_attention(&import)
-                && (top != name.split('.').next().unwrap_or_default() || import.contains("flash_attn"))
-        });
-        if backend && name.contains("attention") {
-            for index in 0..module.classes.len() {
-                let scope = module[ClassId(index as u32)].scope;
-                let methods =
-                    module.functions.iter().enumerate().filter(|(_, f)| f.outer == scope && f.lambda.is_none());
-                entries.extend(methods.map(|(at, _)| FnRef { module: id, function: FunctionId(at as u32) }));
-            }
-        }
-    }
-    for &id in &program.audited {
-        let Some(module) = program.module(id) else { continue };
-        if !module.is_package {
-            continue;
-        }
-        let mut names: Vec<_> = module[Module::SCOPE].names.keys().copied().collect();
-        names.sort();
-        for name in names {
-            if let Resolution::Found(values) = linker.module_member(id, name) {
-                for value in values {
-                    entries.extend(targets(&linker, &value));
+    let imports =
+        |module: &Module| crate::link::imports(module).any(|import| is_flash_attention(context, module, &import));
+    let beside = || {
+        crate::link::imports(module).any(|import| {
+            let source = import.rsplit_once('.').map_or(import.as_str(), |(source, _)| source).to_owned();
+            [import, source].iter().any(|name| match program.locate(name) {
+                Located::Module(other) if other != id && program.audited.contains(&other) => {
+                    program.module(other).is_some_and(|other| !other.is_package && imports(other))
                 }
-            }
-        }
-    }
-    entries
+                _ => false,
+            })
+        })
+    };
+    !module.classes.is_empty() && program.node(id).name.contains(".attention.") && (imports(module) || beside())
+}
+
+/// The import leads to an attention package other than the one that the module is part of.
+fn is_flash_attention(context: &Context<'_>, module: &Module, import: &str) -> bool {
+    let within = |name: &str, prefix: &str| {
+        name.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    context.packs.attention_modules.iter().any(|prefix| within(import, prefix) && !within(&module.name, prefix))
 }
 
 /// The functions that calling a value runs.
@@ -178,14 +184,20 @@ fn targets(linker: &Linker<'_>, value: &Value) -> Vec<FnRef> {
     }
 }
 
+/// Architectures that a test must tell apart from the one asked for to be about the architecture at all.
+const OTHERS: &[(i64, i64)] = &[(7, 5), (8, 0), (8, 9), (9, 0), (10, 0), (10, 3), (11, 0), (12, 0), (12, 1)];
+
 struct Walk<'c> {
     context: &'c Context<'c>,
-    /// Answers that hold on any architecture.
-    plain: Linker<'c>,
+    /// Answers that hold on other architectures.
+    others: Vec<Linker<'c>>,
     /// Answers that hold on the one asked for.
     linker: Linker<'c>,
     minor: i64,
     seen: FxHashSet<FnRef>,
+    /// Tests of gates that were reported: what stands behind them is looked at as if they were open.
+    passed: FxHashSet<(ModId, ExprId)>,
+    chain: usize,
     gates: Vec<Gate>,
 }
 
@@ -198,6 +210,53 @@ enum Step {
 }
 
 impl Walk<'_> {
+    /// Walks from the methods of vLLM's backends that lead to flash attention, where vLLM chooses them at all.
+    fn backends(&mut self) {
+        let context = self.context;
+        for &id in &context.program.audited {
+            let Some(module) = context.program.module(id) else { continue };
+            if !is_backend(context, id, module) {
+                continue;
+            }
+            let functions = (0..module.functions.len()).map(|at| FnRef { module: id, function: FunctionId(at as u32) });
+            let methods: Vec<FnRef> = functions.filter(|f| module[f.function].class.is_some()).collect();
+            let refusal = methods.iter().find(|f| self.refuses_device(**f));
+            match refusal {
+                Some(&f) => {
+                    let function = &module[f.function];
+                    let class = function.class.map_or("", |class| module[class].name.as_str());
+                    let says = format!("vLLM does not choose `{class}` here, but another implementation");
+                    let (span, severity, chain) = (function.span, Severity::Info, self.chain);
+                    self.gates.push(Gate {
+                        module: id,
+                        function: f,
+                        span,
+                        severity,
+                        says,
+                        when: None,
+                        note: None,
+                        chain,
+                    });
+                }
+                None => methods.into_iter().for_each(|f| self.function(f)),
+            }
+        }
+    }
+
+    /// `supports_compute_capability` of a backend, answered with False.
+    fn refuses_device(&self, f: FnRef) -> bool {
+        let module = self.context.program.source(f.module);
+        let function = &module[f.function];
+        let mut returns =
+            module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+                StmtKind::Return(value) => value,
+                _ => None,
+            });
+        function.name.as_str() == "supports_compute_capability"
+            && returns.next().is_some_and(|value| self.linker.truth(f.module, value) == Some(false))
+            && returns.next().is_none()
+    }
+
     fn function(&mut self, f: FnRef) {
         let program = self.context.program;
         if !program.packs.is_audited(&program.node(f.module).name) || !self.seen.insert(f) {
@@ -245,7 +304,7 @@ impl Walk<'_> {
     /// The truth of a test on this architecture, if it is the architecture that decides.
     fn by_architecture(&self, id: ModId, test: ExprId) -> Option<bool> {
         let decided = self.linker.truth(id, test)?;
-        self.plain.truth(id, test).is_none().then_some(decided)
+        self.others.iter().any(|other| other.truth(id, test) == Some(!decided)).then_some(decided)
     }
 
     fn assert(&mut self, f: FnRef, test: ExprId, message: Option<ExprId>, span: Span, guard: GuardId) {
@@ -286,6 +345,7 @@ impl Walk<'_> {
             Some((value, _)) => module.slice(module[value].span).to_owned(),
             None => return,
         };
+        self.passed.insert((f.module, test));
         self.push(f, if_span(module, test), says, path.when, guard, Some(test));
     }
 
@@ -309,7 +369,8 @@ impl Walk<'_> {
         };
         let span = if_span(module, test);
         let note = self.doubt(f.module, test);
-        self.gates.push(Gate { module: f.module, function: f, span, severity: Severity::Info, says, when: None, note });
+        let (module, severity, chain) = (f.module, Severity::Info, self.chain);
+        self.gates.push(Gate { module, function: f, span, severity, says, when: None, note, chain });
     }
 
     fn push(&mut self, f: FnRef, span: Span, says: String, when: Vec<String>, guard: GuardId, test: Option<ExprId>) {
@@ -332,7 +393,8 @@ impl Walk<'_> {
         };
         let when = (!when.is_empty()).then(|| when.join(" and "));
         let note = test.and_then(|test| self.doubt(f.module, test));
-        self.gates.push(Gate { module: f.module, function: f, span, severity, says, when, note });
+        let (module, chain) = (f.module, self.chain);
+        self.gates.push(Gate { module, function: f, span, severity, says, when, note, chain });
     }
 
     /// The conditions on the way to `guard`; `None` if this architecture does not get there.
@@ -343,14 +405,18 @@ impl Walk<'_> {
         for kind in module.conditions(guard) {
             match kind {
                 GuardKind::Body(_) => break,
+                GuardKind::Test { test, .. } if self.passed.contains(&(id, test)) || is_asserted(module, test) => {}
                 GuardKind::Test { test, holds } => {
                     match self.linker.truth(id, test) {
                         Some(truth) if truth != holds => return None,
                         Some(_) => {
-                            let by_architecture = self.plain.truth(id, test).is_none();
+                            let by_architecture = self.by_architecture(id, test).is_some();
                             path.innermost |= first && by_architecture;
                             path.on_branch |= holds && by_architecture;
                         }
+                        // `key not in cache`: the first call gets here.
+                        None if matches!(&module[test].kind, ExprKind::Compare(_, rest) if matches!(rest[..], [(Comparison::NotIn, _)])) =>
+                            {}
                         None if holds => path.when.push(one_line(module.slice(module[test].span))),
                         // After an early exit, or in an `else`: what was not the case.
                         None => {}
@@ -398,9 +464,14 @@ struct Path {
     when: Vec<String>,
 }
 
+/// The test of an assert: what follows it is not a branch.
+fn is_asserted(module: &Module, test: ExprId) -> bool {
+    module.stmts.iter().any(|stmt| matches!(stmt.kind, StmtKind::Assert(t, _) if t == test))
+}
+
 fn innermost_test(module: &Module, guard: GuardId) -> Option<ExprId> {
     module.conditions(guard).take_while(|kind| !matches!(kind, GuardKind::Body(_))).find_map(|kind| match kind {
-        GuardKind::Test { test, .. } => Some(test),
+        GuardKind::Test { test, .. } if !is_asserted(module, test) => Some(test),
         _ => None,
     })
 }

@@ -35,7 +35,7 @@ use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Severity};
 use crate::link::{FnRef, Linker, Located, ModId, Resolution, Truth, Value};
-use crate::python::Module;
+use crate::python::{Module, Symbol};
 use crate::python::ir::{
     Comparison, Constant, ExprId, ExprKind, FStringPart, FunctionId, GuardId, GuardKind, Span, StmtKind,
 };
@@ -168,7 +168,7 @@ fn targets(linker: &Linker<'_>, value: &Value) -> Vec<FnRef> {
         Value::Function(f) | Value::Bound(f) => vec![*f],
         Value::Class(class) | Value::Instance(class, _) => {
             let name = if matches!(value, Value::Class(_)) { "__init__" } else { "__call__" };
-            match linker.class_member(*class, crate::python::Symbol::new(name)) {
+            match linker.class_member(*class, Symbol::new(name)) {
                 Resolution::Found(values) => values
                     .iter()
                     .filter_map(|value| match value {
@@ -287,7 +287,14 @@ impl Walk<'_> {
                         continue;
                     }
                     let ExprKind::Call(data) = &module[call].kind else { continue };
-                    if let Resolution::Found(values) = self.linker.eval(f.module, data.callee) {
+                    let callee = match module[data.callee].kind {
+                        // An autograd function is called through `apply`, which runs its `forward`.
+                        ExprKind::Attribute(class, apply) if apply.as_str() == "apply" => {
+                            self.linker.attribute(&self.linker.eval(f.module, class), Symbol::new("forward"))
+                        }
+                        _ => self.linker.eval(f.module, data.callee),
+                    };
+                    if let Resolution::Found(values) = callee {
                         let next: Vec<FnRef> = values.iter().flat_map(|v| targets(&self.linker, v)).collect();
                         for next in next {
                             self.function(next);

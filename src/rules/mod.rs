@@ -8,6 +8,7 @@ pub mod fa003_call_mismatch;
 pub mod fa004_unresolved_import;
 pub mod fa005_missing_module_attribute;
 pub mod fa006_return_arity;
+pub mod fa007_op_schema;
 pub mod fa101_version_floor;
 pub mod fa102_requirement_conflict;
 pub mod fa103_clobbered_files;

@@ -11,6 +11,7 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &super::fa004_unresolved_import::UnresolvedImport,
         &super::fa005_missing_module_attribute::MissingModuleAttribute,
         &super::fa006_return_arity::ReturnArity,
+        &super::fa007_op_schema::OpSchema,
         &super::fa101_version_floor::VersionFloor,
         &super::fa102_requirement_conflict::RequirementConflict,
         &super::fa103_clobbered_files::ClobberedFiles,

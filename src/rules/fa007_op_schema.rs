@@ -68,6 +68,9 @@ struct OpCall {
     op: String,
 }
 
+/// Libraries inside a wheel up to this size are decompressed for their schemas.
+const DECOMPRESSED: u64 = 64 << 20;
+
 /// The schemas of an operator, by namespace and name; empty where the library does not show them.
 type Schemas = BTreeMap<(String, String), Vec<Schema>>;
 
@@ -101,13 +104,19 @@ fn schemas(context: &Context<'_>, calls: &[OpCall]) -> Schemas {
         found.entry((call.namespace.clone(), call.op.clone())).or_default();
     }
     for subject in &extensions {
-        let (root, path) = stack::module(subject);
-        let file = path.rsplit('/').next().unwrap_or_default();
+        let file = subject.path.rsplit('/').next().unwrap_or_default();
         let stem = file.split('.').next().unwrap_or_default();
         if !found.keys().any(|(namespace, _)| namespace == stem) {
             continue;
         }
-        let Ok(bytes) = context.environment.root(root).tree.map(&path) else { continue };
+        // Inside a wheel a library of hundreds of megabytes would have to be decompressed, to be compared with sources
+        // of the same build.
+        let tree = &context.environment.root(subject.root).tree;
+        let size = tree.size(&subject.path).unwrap_or(u64::MAX);
+        if tree.on_disk(&subject.path).is_none() && size > DECOMPRESSED {
+            continue;
+        }
+        let Ok(bytes) = tree.map(&subject.path) else { continue };
         for ((namespace, op), known) in &mut found {
             if namespace == stem {
                 known.extend(schema::find(&bytes, op));
@@ -140,12 +149,7 @@ fn judge(context: &Context<'_>, op: &OpCall, schemas: &Schemas) -> Option<Findin
 }
 
 /// Why a schema does not take a call; `None` if it does, or if that is not known.
-fn mismatch(
-    module: &crate::python::Module,
-    op: &OpCall,
-    call: &Call,
-    schema: &Schema,
-) -> Option<(Span, String)> {
+fn mismatch(module: &crate::python::Module, op: &OpCall, call: &Call, schema: &Schema) -> Option<(Span, String)> {
     let whole = module[op.expr].span;
     let positional = call.arguments.iter().filter(|a| a.kind == ArgumentKind::Positional).count();
     let open = call.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Star | ArgumentKind::DoubleStar));
@@ -171,10 +175,13 @@ fn mismatch(
     if open {
         return None;
     }
-    let given = |name: &str| call.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Keyword(k) if k.as_str() == name));
+    let given =
+        |name: &str| call.arguments.iter().any(|a| matches!(a.kind, ArgumentKind::Keyword(k) if k.as_str() == name));
     let missing = schema.arguments.iter().enumerate().find(|(index, argument)| {
         let placed = !argument.keyword_only && *index < positional;
         !placed && argument.default.is_none() && !given(&argument.name)
     });
-    missing.map(|(index, argument)| (whole, format!("is missing value for argument '{}' (position {index})", argument.name)))
+    missing.map(|(index, argument)| {
+        (whole, format!("is missing value for argument '{}' (position {index})", argument.name))
+    })
 }

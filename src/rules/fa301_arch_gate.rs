@@ -35,10 +35,10 @@ use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Severity};
 use crate::link::{FnRef, Linker, Located, ModId, Resolution, Truth, Value};
-use crate::python::{Module, Symbol};
 use crate::python::ir::{
     Comparison, Constant, ExprId, ExprKind, FStringPart, FunctionId, GuardId, GuardKind, Span, StmtKind,
 };
+use crate::python::{Module, Symbol};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA301",

@@ -5,7 +5,7 @@ use memchr::memmem::Finder;
 use rayon::prelude::*;
 
 use super::pth::is_identifier;
-use super::tree::{is_below, split};
+use super::tree::{is_below, join, split};
 use super::{Environment, RootId, RootKind};
 
 impl Environment {
@@ -20,7 +20,9 @@ impl Environment {
             }
             let entries: Vec<_> = self.search_path.iter().filter(|entry| entry.root.0 as usize == index).collect();
             let leads_to_entry = |path: &str| entries.iter().any(|entry| is_below(&entry.prefix, path));
-            let enter = |path: &str| can_be_package(path) || leads_to_entry(path);
+            // torch and its like bring thousands of headers in hundreds of folders.
+            let is_headers = |path: &str| split(path).1 == "include" && !root.tree.is_file(&join(path, "__init__.py"));
+            let enter = |path: &str| can_be_package(path) && !is_headers(path) || leads_to_entry(path);
             let modules = root.tree.walk_into("", &enter, &|path| path.ends_with(".py"));
             let mentions = |scratch: &mut Vec<u8>, path: String| {
                 // What cannot be read is reported by whoever wants to parse it.
@@ -70,7 +72,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Whether modules can be imported from a folder: not from `vllm-0.26.0.dist-info`, `.git` or `__pycache__`.
+/// Whether modules can be imported from a folder of this name: not from `vllm-0.26.0.dist-info`, `.git` or `__pycache__`.
 fn can_be_package(path: &str) -> bool {
     let name = split(path).1;
     is_identifier(name) && name != "__pycache__"

@@ -78,6 +78,7 @@ fn mentions_are_searched_where_modules_can_be() {
     let files = site();
     files.add("vllm/__pycache__/x.py", "flash_attn");
     files.add("vllm-0.26.0.dist-info/x.py", "flash_attn");
+    files.add("vllm/include/ops/x.py", "flash_attn");
     let environment = load(&[files.path()]);
     assert_eq!(environment.files_mentioning(&["flash_attn"]), [(RootId(0), "vllm/__init__.py".to_owned())]);
 }

@@ -22,9 +22,12 @@ pub fn extensions(environment: &Environment, packs: &Packs) -> Vec<Subject> {
     let mut subjects = Vec::new();
     for (index, distribution) in environment.distributions.iter().enumerate() {
         if packs.extensions.contains(&distribution.name) {
-            let paths = files_of(environment, distribution);
-            let own = paths.into_iter().filter(|path| is_extension(path));
-            subjects.extend(own.map(|path| Subject { root: distribution.root, path, distribution: Some(index) }));
+            let own = extensions_of(environment, distribution);
+            subjects.extend(own.into_iter().map(|path| Subject {
+                root: distribution.root,
+                path,
+                distribution: Some(index),
+            }));
         }
     }
     for (index, root) in environment.roots.iter().enumerate() {
@@ -61,12 +64,14 @@ pub fn python_of(path: &str) -> Option<(u32, u32)> {
     Some((digits.get(..1)?.parse().ok()?, digits.get(1..)?.parse().ok()?))
 }
 
-/// Files that a distribution installed and that are there.
-fn files_of(environment: &Environment, distribution: &Distribution) -> Vec<String> {
+/// Extension modules that a distribution installed and that are there.
+fn extensions_of(environment: &Environment, distribution: &Distribution) -> Vec<String> {
     let tree = &environment.root(distribution.root).tree;
     let recorded = distribution.record(tree);
     if !recorded.is_empty() {
-        return recorded.into_iter().map(|entry| entry.path).filter(|path| tree.is_file(path)).collect();
+        // By name first: asking for every header of torch would list all its folders.
+        let is_own = |path: &String| is_extension(path) && tree.is_file(path);
+        return recorded.into_iter().map(|entry| entry.path).filter(is_own).collect();
     }
     // Distribution packages of a system and develop installs come without RECORD.
     let folder = distribution.name.replace('-', "_");

@@ -15,7 +15,7 @@ use crate::finding::{Finding, Incomplete};
 use crate::fix::diff;
 use crate::fix::engine::{Choice, Overlay, Plan, Workspace, plan};
 use crate::fix::files::Disk;
-use crate::fix::journal::{self, AppliedFix};
+use crate::fix::journal::AppliedFix;
 use crate::fix::lock::Lock;
 use crate::fix::transaction::{Change, Receipt, WriteError, check_root, commit};
 use crate::fix::undo::recover;
@@ -108,7 +108,11 @@ pub fn run(args: &FixArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(global.quiet);
     progress.stage("looking at the environment");
     let mut environment = Environment::load(&request)?;
-    if args.write && take_back_interrupted(&environment, global)? {
+    let mut locks = Vec::new();
+    if args.write {
+        progress.stage("waiting for other runs");
+        locks = lock(&environment, global)?;
+        // What was seen before the locks were taken may have changed.
         environment = Environment::load(&request)?;
     }
     let before = check(&environment, &packs, &options, &|_| true, &progress)?;
@@ -126,7 +130,7 @@ pub fn run(args: &FixArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         writeln!(out, "{}", style.bold(&environment.labels().join(", ")))?;
     }
     write!(out, "{}", diff::render(&plan, style))?;
-    let receipts = if args.write { write(&environment, &plan)? } else { Vec::new() };
+    let receipts = if args.write { write(&environment, &plan, locks)? } else { Vec::new() };
     if !global.quiet {
         summary(&mut out, args, &plan, &receipts, style)?;
     }
@@ -138,26 +142,26 @@ fn is_from_sources(finding: &Finding) -> bool {
     rules.iter().map(|rule| rule.info()).any(|info| info.code == finding.code && reads_sources(info))
 }
 
-/// Takes back what interrupted runs have left half done, so that this one starts from files that belong together.
-fn take_back_interrupted(environment: &Environment, global: &GlobalArgs) -> anyhow::Result<bool> {
-    let mut any = false;
-    for root in patchable(environment) {
-        if journal::transactions(&root.path)?.iter().any(|transaction| !transaction.complete) {
-            let lock = Lock::acquire(&Disk::real(), &root.path, PATIENCE)?;
-            // Another run may have finished meanwhile.
-            if recover(&Disk::real(), &lock)? > 0 {
-                any = true;
-                if !global.quiet {
-                    eprintln!("note: took back an interrupted run in {}", root.label);
-                }
-            }
+/// Locks what may be written before it is read: a scan that runs while another run writes would see half of its work.
+/// What interrupted runs have left half done is taken back, so that this one starts from files that belong together.
+fn lock(environment: &Environment, global: &GlobalArgs) -> anyhow::Result<Vec<Lock>> {
+    let mut locks = Vec::new();
+    // Where nothing may be written nothing changes either; that it is refused matters only if there is a fix.
+    let mut roots: Vec<_> = patchable(environment).filter(|root| check_root(&root.path, root.kind).is_ok()).collect();
+    // In one order, whatever the order of the targets: two runs must not wait for each other.
+    roots.sort_by_key(|root| &root.path);
+    for root in roots {
+        let lock = Lock::acquire(&Disk::real(), &root.path, PATIENCE)?;
+        if recover(&Disk::real(), &lock)? > 0 && !global.quiet {
+            eprintln!("note: took back an interrupted run in {}", root.label);
         }
+        locks.push(lock);
     }
-    Ok(any)
+    Ok(locks)
 }
 
 /// Writes a plan, root by root.
-fn write(environment: &Environment, plan: &Plan) -> anyhow::Result<Vec<Receipt>> {
+fn write(environment: &Environment, plan: &Plan, mut locks: Vec<Lock>) -> anyhow::Result<Vec<Receipt>> {
     let mut roots: BTreeMap<RootId, Vec<Change>> = BTreeMap::new();
     for ((root, path), file) in &plan.files {
         let mut fixes: Vec<AppliedFix> = Vec::new();
@@ -191,7 +195,11 @@ fn write(environment: &Environment, plan: &Plan) -> anyhow::Result<Vec<Receipt>>
     }
     let mut receipts = Vec::new();
     for (id, changes) in &roots {
-        let lock = Lock::acquire(&Disk::real(), &environment.root(*id).path, PATIENCE)?;
+        let path = &environment.root(*id).path;
+        let lock = match locks.iter().position(|lock| lock.root() == path) {
+            Some(held) => locks.swap_remove(held),
+            None => Lock::acquire(&Disk::real(), path, PATIENCE)?,
+        };
         receipts.push(commit(&Disk::real(), &lock, changes).map_err(refusal)?);
     }
     Ok(receipts)

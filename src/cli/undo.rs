@@ -18,7 +18,7 @@ use crate::fix::undo::{UndoError, UndoReport, undo};
 use crate::report::Style;
 
 /// How long another run is waited for.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Arguments of `fa-doctor undo`.
 #[derive(Debug, Args)]

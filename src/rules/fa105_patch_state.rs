@@ -136,6 +136,7 @@ fn judge(
 }
 
 fn titles(entry: &Entry) -> String {
-    let fixes: Vec<String> = entry.fixes.iter().map(|fix| format!("{} {}", fix.code, fix.title)).collect();
-    fixes.join("; ")
+    let mut titles: Vec<String> = entry.fixes.iter().map(|fix| format!("{} {}", fix.code, fix.title)).collect();
+    titles.dedup();
+    titles.join("; ")
 }

@@ -94,17 +94,9 @@ fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> i
     writeln!(out, "</nav>\n</header>")
 }
 
-/// Findings that are gates on the way of an architecture, in the order they are met.
+/// Findings that are gates on the way of an architecture; their order in a file is the order in which they are met.
 fn gate_chain(report: &Report) -> Vec<&Finding> {
-    let mut gates: Vec<_> = report.findings.iter().filter(|finding| finding.name == "arch-gate").collect();
-    gates.sort_by_key(|gate| gate_number(&gate.message));
-    gates
-}
-
-/// The 2 of "gate 2 of 4".
-fn gate_number(message: &str) -> u32 {
-    let after = message.split_once("gate ").map_or("", |(_, after)| after);
-    after.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(u32::MAX)
+    report.findings.iter().filter(|finding| finding.name == "arch-gate").collect()
 }
 
 fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -112,23 +104,24 @@ fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if gates.is_empty() {
         return Ok(());
     }
-    let arch = report.environment.arch.join(", ");
-    writeln!(
-        out,
-        "<section id=\"gates\">\n<h2>Architecture gates on the way of {}</h2>\n<ol class=\"gates\">",
-        escape(&arch)
-    )?;
-    for gate in gates {
-        writeln!(
-            out,
-            "<li>{} <a href=\"#{}\"><code>{}:{}</code></a></li>",
-            escape(&gate.message),
-            anchor(report, gate),
-            escape(&gate.path),
-            gate.line
-        )?;
+    let arch = escape(&report.environment.arch.join(", "));
+    writeln!(out, "<section id=\"gates\">\n<h2>Architecture gates on the way of {arch}</h2>")?;
+    for chain in gates.chunk_by(|a, b| (a.root, &a.path) == (b.root, &b.path)) {
+        let file = chain.first().map_or("", |gate| gate.path.as_str());
+        writeln!(out, "<h3><code>{}</code></h3>\n<ul class=\"gates\">", escape(file))?;
+        for gate in chain {
+            writeln!(
+                out,
+                "<li class=\"{kind}\"><b class=\"tag\">{kind}</b> {} <a href=\"#{}\">line {}</a></li>",
+                inline(&gate.message),
+                anchor(report, gate),
+                gate.line,
+                kind = gate.severity.as_str(),
+            )?;
+        }
+        writeln!(out, "</ul>")?;
     }
-    writeln!(out, "</ol>\n</section>")
+    writeln!(out, "</section>")
 }
 
 /// Which argument is accepted by which installed function.

@@ -103,8 +103,7 @@ pub struct Libraries<'e> {
 impl<'e> Libraries<'e> {
     /// Nothing opened yet.
     pub fn new(environment: &'e Environment, shelf: &'e Shelf) -> Libraries<'e> {
-        let system =
-            if is_local(environment) { System::of_this_machine(environment.interpreter.as_deref()) } else { None };
+        let system = if is_local(environment) { System::of_this_machine(&prefixes(environment)) } else { None };
         let mut libraries = Libraries {
             environment,
             shelf,
@@ -136,8 +135,15 @@ impl<'e> Libraries<'e> {
         Ok(id)
     }
 
-    /// Every file of `torch/lib`, opened; empty if torch is not in the environment, or one of them cannot be read.
+    /// Every file of `torch/lib`, opened; empty if torch is not in the environment, keeps its libraries elsewhere (as
+    /// conda's does), or one of them cannot be read.
     pub fn torch(&mut self) -> Vec<LibraryId> {
+        let is_whole = ["libc10.so", "libtorch_cpu.so"]
+            .iter()
+            .all(|name| matches!(self.preloaded.get(*name), Some(Place::Inside(_, path)) if is_torch(path)));
+        if !is_whole {
+            return Vec::new();
+        }
         let places: Vec<Place> = self
             .preloaded
             .values()
@@ -262,6 +268,18 @@ impl<'e> Libraries<'e> {
 pub fn is_local(environment: &Environment) -> bool {
     let installed = environment.roots.iter().any(|root| root.kind == RootKind::SitePackages);
     installed && environment.sys_platform == "linux" && cfg!(target_os = "linux")
+}
+
+/// Prefixes of installations: of the interpreter, and of `lib/python3.12/site-packages` folders.
+fn prefixes(environment: &Environment) -> Vec<PathBuf> {
+    // A virtual environment's interpreter is a link to the real one, whose libraries count as well.
+    let interpreter = environment.interpreter.as_deref();
+    let links = interpreter.into_iter().flat_map(|path| [Some(path.to_owned()), path.canonicalize().ok()]).flatten();
+    let mut prefixes: Vec<PathBuf> = links.filter_map(|python| Some(python.parent()?.parent()?.to_owned())).collect();
+    let sites = environment.roots.iter().filter(|root| root.kind == RootKind::SitePackages);
+    prefixes.extend(sites.filter_map(|root| Some(root.path.ancestors().nth(3)?.to_owned())));
+    prefixes.dedup();
+    prefixes
 }
 
 /// The files of `torch/lib` and `nvidia/*/lib`.

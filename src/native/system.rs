@@ -19,25 +19,23 @@ const DEFAULT_FOLDERS: [&str; 8] = [
 /// The loader's search path beyond what a library itself names.
 #[derive(Debug, Default)]
 pub struct System {
-    /// LD_LIBRARY_PATH, and the library folder of the interpreter.
+    /// LD_LIBRARY_PATH, and the library folders of the installation.
     folders: Vec<PathBuf>,
     /// ld.so.cache: name and path.
     cache: Vec<(String, PathBuf)>,
 }
 
 impl System {
-    /// This machine, as a program started by `interpreter` sees it; `None` where libraries are no ELF files.
-    pub fn of_this_machine(interpreter: Option<&Path>) -> Option<System> {
+    /// This machine, as an interpreter installed in one of `prefixes` sees it; `None` where libraries are no ELF files.
+    pub fn of_this_machine(prefixes: &[PathBuf]) -> Option<System> {
         if !cfg!(target_os = "linux") {
             return None;
         }
         let mut folders: Vec<PathBuf> = std::env::var_os("LD_LIBRARY_PATH")
             .map(|list| std::env::split_paths(&list).filter(|folder| folder.is_absolute()).collect())
             .unwrap_or_default();
-        // conda's interpreter carries an RPATH of `$ORIGIN/../lib`; a virtual environment's is a link to the real one.
-        for python in interpreter.into_iter().flat_map(|path| [Some(path.to_owned()), path.canonicalize().ok()]) {
-            folders.extend(python.as_deref().and_then(Path::parent).and_then(Path::parent).map(|p| p.join("lib")));
-        }
+        // conda's interpreter carries an RPATH of `$ORIGIN/../lib`.
+        folders.extend(prefixes.iter().map(|prefix| prefix.join("lib")));
         let cache = std::fs::read("/etc/ld.so.cache").map(|bytes| read_cache(&bytes)).unwrap_or_default();
         Some(System { folders, cache })
     }
@@ -130,7 +128,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn finds_the_c_library_of_this_machine() {
-        let system = System::of_this_machine(None).expect("linux");
+        let system = System::of_this_machine(&[]).expect("linux");
         let found = system.candidates("libc.so.6");
         // Alpine and Nix have none where others do.
         assert!(found.iter().all(|path| path.is_file()));

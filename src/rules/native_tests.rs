@@ -59,8 +59,8 @@ impl Site {
     /// A torch that exports these symbols.
     fn torch(self, version: &str, exports: &[&str]) -> Site {
         let core = Library::default().soname("libc10.so").exports(exports);
-        let cuda = Library::default().soname("libc10_cuda.so").needs(&["libc10.so"]);
-        self.package("torch", version, &[], &[("torch/lib/libc10.so", &core), ("torch/lib/libc10_cuda.so", &cuda)])
+        let cpu = Library::default().soname("libtorch_cpu.so").needs(&["libc10.so"]);
+        self.package("torch", version, &[], &[("torch/lib/libc10.so", &core), ("torch/lib/libtorch_cpu.so", &cpu)])
     }
 
     fn load(&self, arch: &[&str]) -> Environment {
@@ -156,9 +156,21 @@ fn without_torch_nothing_is_known() {
 }
 
 #[test]
+fn a_torch_that_keeps_its_libraries_elsewhere_is_not_judged_by() {
+    let core = Library::default().soname("libc10.so");
+    let site = Site::new().package("torch", "2.11.0", &[], &[("torch/lib/libc10.so", &core)]).package(
+        "flash-attn",
+        "2.8.3",
+        &[],
+        &[("flash_attn_2_cuda.so", &extension(&[CHECK_OLD]).needs(&["libtorch_cpu.so"]))],
+    );
+    assert_eq!(codes(&site.check(&[])), []);
+}
+
+#[test]
 fn what_torch_exports_anywhere_counts() {
-    let elsewhere = Library::default().soname("libtorch_cpu.so").exports(&["_ZN2at3addEv"]);
-    let site = Site::new().torch("2.11.0", &[]).file("torch/lib/libtorch_cpu.so", elsewhere.build()).package(
+    let elsewhere = Library::default().soname("libtorch_more.so").exports(&["_ZN2at3addEv"]);
+    let site = Site::new().torch("2.11.0", &[]).file("torch/lib/libtorch_more.so", elsewhere.build()).package(
         "flash-attn",
         "2.8.3",
         &[],
@@ -189,6 +201,7 @@ fn a_library_beside_torch_of_another_release() {
     let requires = ["nvidia-nccl-cu13==2.28.9; platform_system == \"Linux\""];
     let any = Library::default();
     let site = Site::new()
+        .torch("2.11.0", &[])
         .package("torch", "2.11.0", &requires, &[("torch/lib/libtorch_cuda.so", &cuda)])
         .package("vllm", "1.0", &[], &[("vllm/_C.abi3.so", &any)])
         .file("nvidia/nccl/lib/libnccl.so.2", nccl(&["ncclSend"]));

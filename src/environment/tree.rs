@@ -104,6 +104,11 @@ impl Tree {
         self.overlay = overlay;
     }
 
+    /// The paths of the sources that are laid over the tree.
+    pub fn overlaid(&self) -> impl Iterator<Item = &str> {
+        self.overlay.keys().map(String::as_str)
+    }
+
     /// The layer that `path` is read from, counted from 0 in the order given to [`Tree::layered`].
     pub fn layer(&self, path: &str) -> usize {
         match &self.kind {

@@ -45,6 +45,9 @@ pub struct FixArgs {
     /// Also apply fixes that are a judgement
     #[arg(long = "unsafe")]
     pub unsafe_too: bool,
+    /// Compile the kernels for this architecture first, patched and not, and write only if no case gets worse
+    #[arg(long, value_name = "ARCH", value_parser = crate::environment::arch::normalize, requires = "write")]
+    pub verify: Option<String>,
     /// Let the compatibility adapter drop arguments that matter, with a warning at run time
     #[arg(long)]
     pub allow_degraded: bool,
@@ -115,13 +118,15 @@ pub fn run(args: &FixArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         // What was seen before the locks were taken may have changed.
         environment = Environment::load(&request)?;
     }
-    let before = check(&environment, &packs, &options, &|_| true, &progress)?;
-    let carried = before.findings.iter().filter(|finding| !is_from_sources(finding)).cloned().collect();
-    let mut workspace = Installed { environment, packs: &packs, options: &options, progress: &progress, carried };
     let selected = |finding: &Finding| chosen.selects(&finding.code, &finding.name);
     let choice = Choice { unsafe_too: args.unsafe_too, selected: &selected };
-    let plan = plan(&mut workspace, before.findings, &choice)?;
-    let environment = workspace.environment;
+    let (mut environment, plan, incomplete) = planned(environment, &packs, &options, &choice, &progress)?;
+    let verified = match &args.verify {
+        Some(arch) if !plan.files.is_empty() => {
+            Some(super::probe::verify(&mut environment, &packs, &options, &plan, arch, &progress)?)
+        }
+        _ => None,
+    };
     drop(progress);
 
     let style = Style::stdout(global.color);
@@ -133,8 +138,26 @@ pub fn run(args: &FixArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let receipts = if args.write { write(&environment, &plan, locks)? } else { Vec::new() };
     if !global.quiet {
         summary(&mut out, args, &plan, &receipts, style)?;
+        if let Some(verified) = verified {
+            writeln!(out, "{verified}")?;
+        }
     }
-    Ok(status(args, &plan, &before.incomplete, &chosen).into())
+    Ok(status(args, &plan, &incomplete, &chosen).into())
+}
+
+/// Works out what `choice` would change in an environment; gives also what could not be checked.
+pub(super) fn planned(
+    environment: Environment,
+    packs: &Packs,
+    options: &Options,
+    choice: &Choice<'_>,
+    progress: &Progress,
+) -> anyhow::Result<(Environment, Plan, Vec<Incomplete>)> {
+    let before = check(&environment, packs, options, &|_| true, progress)?;
+    let carried = before.findings.iter().filter(|finding| !is_from_sources(finding)).cloned().collect();
+    let mut workspace = Installed { environment, packs, options, progress, carried };
+    let plan = plan(&mut workspace, before.findings, choice)?;
+    Ok((workspace.environment, plan, before.incomplete))
 }
 
 fn is_from_sources(finding: &Finding) -> bool {

@@ -9,6 +9,7 @@ pub mod fix;
 pub mod merge;
 pub mod output;
 pub mod pin;
+pub mod probe;
 pub mod report;
 pub mod rules;
 pub mod scan;
@@ -110,6 +111,11 @@ pub enum Command {
     /// Take back what `fix --write` did, to the exact bytes before
     #[command(after_help = "Example:\n  fa-doctor undo --list")]
     Undo(undo::UndoArgs),
+    /// Compile the installed kernels for a GPU that need not be there
+    #[command(
+        after_help = "Examples:\n  fa-doctor probe .venv --arch sm_120\n  fa-doctor probe .venv --arch sm_120 --overlay --full"
+    )]
+    Probe(probe::ProbeArgs),
     /// Run the bundled attention kernel on the GPU and compare what is installed with it
     #[command(after_help = "Examples:\n  fa-doctor smoke --arch sm_120\n  fa-doctor smoke --python .venv/bin/python")]
     Smoke(smoke::SmokeArgs),
@@ -165,6 +171,7 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Config(args) => config::run(args, global),
         Command::Completions(args) => completions::run(args),
         Command::Man(args) => completions::run_man(args),
+        Command::Probe(args) => probe::run(args, global),
         Command::Smoke(args) => smoke::run(args, global),
         Command::SmokeChild(args) => Ok(smoke::run_child(args)),
     }

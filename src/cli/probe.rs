@@ -148,7 +148,7 @@ pub fn verify(
         cases: Vec::new(),
         packages: Vec::new(),
     };
-    let mut compile = |environment: &Environment| -> anyhow::Result<Report> {
+    let compile = |environment: &Environment| -> anyhow::Result<Report> {
         let findings = findings(environment, packs, scanning, progress)?;
         Ok(probe::run(environment, packs, &findings, &options, progress).map_err(failure)?)
     };

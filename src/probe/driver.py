@@ -358,34 +358,54 @@ class Judge:
         own = [frame for stack in frames for frame in stack if self.is_own(frame)]
         deepest = next((stack[-1] for stack in reversed(frames) if stack), None)
         place = own[-1] if own else None
-        line = (deepest.line or "").strip() if deepest else ""
         told = {
             "error": type(first).__name__,
             "message": plain(first),
             "subject": getattr(first, "name", None),
             "file": place.filename if place else None,
             "line": place.lineno if place else None,
-            "refused": isinstance(first, (AssertionError, NotImplementedError)) or line.startswith("raise "),
-            "in_package": deepest is not None and self.is_own(deepest),
-            "foreign": self.is_foreign(first),
+            "refused": self.is_refusal(first, deepest),
+            "foreign": self.is_foreign(first, deepest),
         }
         if isinstance(first, SyntaxError) and first.filename:
             told.update(file=first.filename, line=first.lineno)
         return told
 
-    def is_foreign(self, error):
-        """Whether what lacks a name is part of another package: a module of it, or an object of one of its classes."""
+    def is_refusal(self, error, frame):
+        """Whether it was raised on purpose. The DSL runs the asserts of what it compiles in code of its own."""
+        if isinstance(error, (NameError, AttributeError, ImportError)) or frame is None:
+            return False
+        if isinstance(error, AssertionError) and str(error):
+            return True
+        refuses = isinstance(error, (AssertionError, NotImplementedError)) or (frame.line or "").startswith("raise ")
+        return refuses and self.is_own(frame)
+
+    def is_foreign(self, error, frame):
+        """Whether what does not fit is part of another package: a module, an object of its classes, a function."""
         if isinstance(error, ImportError):
             name = error.name or ""
         elif isinstance(error, AttributeError):
             owner = getattr(error, "obj", None)
-            name = owner.__name__ if isinstance(owner, types.ModuleType) else getattr(type(owner), "__module__", "")
-            if isinstance(owner, type):
-                name = owner.__module__
+            kind = owner if isinstance(owner, type) else type(owner)
+            name = owner.__name__ if isinstance(owner, types.ModuleType) else kind.__module__
+        elif isinstance(error, TypeError):
+            callee = re.match(r"([\w.<>]+)\(\) (takes|got an unexpected|got multiple|got some|missing) ", str(error))
+            return callee is not None and not self.defines(callee[1].rpartition(".")[2])
         else:
             return False
         top = name.partition(".")[0]
         return bool(top) and top != "builtins" and not (name + ".").startswith(self.package + ".")
+
+    def defines(self, name):
+        """Whether a module of the package, or a class in one, defines a function of this name."""
+        for module_name, module in list(sys.modules.items()):
+            if (module_name + ".").startswith(self.package + "."):
+                own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module_name]
+                if any(getattr(value, "__name__", None) == name for value in own):
+                    return True
+                if any(isinstance(value, type) and name in vars(value) for value in own):
+                    return True
+        return False
 
 
 def plain(error):

@@ -16,8 +16,8 @@ const PROGRAM: &str = include_str!("driver.py");
 /// What it uses instead of torch, with `--no-torch`.
 const STANDIN: &str = include_str!("torch_standin.py");
 
-/// Cases are limited by the driver itself; this is for a driver that does not.
-const LIMIT: Duration = Duration::from_secs(3600);
+/// The driver limits its cases itself: how much longer than a case it may say nothing, as while it imports.
+const GRACE: Duration = Duration::from_secs(120);
 
 /// What the driver tells.
 #[derive(Debug, Clone, Deserialize)]
@@ -123,9 +123,7 @@ pub struct Raised {
     pub line: Option<u32>,
     /// It was raised on purpose: an assert, or a `raise`.
     pub refused: bool,
-    /// It was raised in the package itself, not in what it calls.
-    pub in_package: bool,
-    /// What lacks the name belongs to another package.
+    /// What does not fit belongs to another package.
     pub foreign: bool,
 }
 
@@ -150,6 +148,8 @@ pub struct Driver<'a> {
     pub python: &'a Path,
     /// Where its files go.
     pub folder: &'a Path,
+    /// The limit of a case.
+    pub timeout: Duration,
 }
 
 impl Driver<'_> {
@@ -164,13 +164,16 @@ impl Driver<'_> {
         // Warnings are for those who write packages; ours read verdicts.
         command.args(["-B", "-W", "ignore"]).arg(&program).arg(&asked).current_dir(self.folder);
         let mut garbled = None;
-        let ended = supervise(command, LIMIT, |line| match serde_json::from_str(line) {
-            Ok(event) => tell(event),
-            Err(error) => garbled = Some(format!("it tells what cannot be read: {error}")),
+        let ended = supervise(command, self.timeout + GRACE, |line| {
+            match serde_json::from_str(line) {
+                Ok(event) => tell(event),
+                Err(error) => garbled = Some(format!("it tells what cannot be read: {error}")),
+            }
+            true
         })?;
         let last = ended.stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no message");
         Ok(garbled.unwrap_or_else(|| match ended.status {
-            None => "no end within an hour".to_owned(),
+            None => "it said nothing for too long".to_owned(),
             Some(status) => format!("{status}: {}", last.trim()),
         }))
     }

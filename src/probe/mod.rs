@@ -64,10 +64,10 @@ pub enum ProbeError {
     #[error("the CuTe DSL is not installed for {}", .0.display())]
     NoDsl(PathBuf),
     /// Torch is not there, or cannot be imported.
-    #[error("torch cannot be imported by {}: {1}", .0.display())]
+    #[error("torch cannot be imported by {}: {}", .0.display(), .1)]
     NoTorch(PathBuf, String),
     /// The driver ended before it could do anything.
-    #[error("{} failed: {1}", .0.display())]
+    #[error("{} failed: {}", .0.display(), .1)]
     Driver(PathBuf, String),
     /// Temporary files or processes cannot be made.
     #[error("cannot run the compile check: {0}")]
@@ -118,19 +118,22 @@ pub fn run(
         let folder = tempfile::Builder::new().prefix("fa-doctor-probe-").tempdir()?;
         let request = Request::new(environment, package, &cases, options, folder.path());
         let judge = Judge { environment, packs, findings, package, request: &request, options };
-        let mut stopped = None;
-        let ended = Driver { python: &python, folder: folder.path() }.run(&request, |event| match event {
+        let (mut stopped, mut told) = (None, Vec::new());
+        let driver = Driver { python: &python, folder: folder.path(), timeout: options.timeout };
+        let ended = driver.run(&request, |event| match event {
             Event::Ready(ready) => report.ready(ready),
             Event::Begin { case } => progress.step(&format!("{} {case}", package.module)),
             Event::Case { case, outcome, seconds, stderr } => {
-                report.cases.push(judge.case(&case, outcome, seconds, &stderr));
+                match judge.case(&case, outcome, seconds, &stderr) {
+                    Some(result) => report.cases.push(result),
+                    None => report.notes.push(format!("{} does not offer {case}", package.module)),
+                }
+                told.push(case);
             }
             Event::Stopped { stage, dsl, raised } => stopped = Some((stage, dsl, raised)),
             Event::Done => {}
         })?;
-        let told: Vec<&str> =
-            report.cases.iter().filter(|case| case.package == package.module).map(|case| case.name.as_str()).collect();
-        let untold: Vec<&Case> = cases.iter().filter(|case| !told.contains(&case.name)).collect();
+        let untold: Vec<&Case> = cases.iter().filter(|case| !told.iter().any(|name| name == case.name)).collect();
         match stopped {
             Some((Stage::Dsl, _, raised)) if raised.error == "ModuleNotFoundError" && raised.is_about("cutlass") => {
                 return Err(ProbeError::NoDsl(python));
@@ -163,11 +166,7 @@ fn chosen_cases(options: &Options) -> Result<Vec<Case>, ProbeError> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-fn chosen_packages(
-    environment: &Environment,
-    packs: &Packs,
-    options: &Options,
-) -> Result<Vec<Package>, ProbeError> {
+fn chosen_packages(environment: &Environment, packs: &Packs, options: &Options) -> Result<Vec<Package>, ProbeError> {
     let all = packages::find(environment, packs);
     if all.is_empty() {
         return Err(ProbeError::NoKernels(environment.labels().join(", ")));

@@ -254,11 +254,8 @@ impl Report {
         }
         let word = format!("{:<13}", case.verdict.text());
         let time = case.seconds.map_or_else(|| "-".to_owned(), |seconds| format!("{seconds:.1} s"));
-        let usage = if self.full {
-            format!("{:>5} {:>6}", shown(case.registers), shown(case.stack))
-        } else {
-            String::new()
-        };
+        let usage =
+            if self.full { format!("{:>5} {:>6}", shown(case.registers), shown(case.stack)) } else { String::new() };
         let mark = cause.map_or(String::new(), |number| format!(" [{}]", number + 1));
         format!(
             "  {:<14} {} {time:>6} {:>7} {usage}{mark}",

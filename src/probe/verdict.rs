@@ -48,17 +48,17 @@ impl Judged {
 }
 
 impl Judge<'_> {
-    /// A case that ended.
-    pub fn case(&self, name: &str, outcome: Outcome, seconds: f64, stderr: &str) -> CaseReport {
+    /// A case that ended; nothing for one that the package does not offer.
+    pub fn case(&self, name: &str, outcome: Outcome, seconds: f64, stderr: &str) -> Option<CaseReport> {
         let mut report = match outcome {
             Outcome::Compiled { launches, capacity, cubins } => self.compiled(&launches, capacity, &cubins),
             Outcome::Raised(raised) => self.raised(&raised, stderr),
-            Outcome::NotOffered { message } => self.blank(Verdict::NotChecked, message),
+            Outcome::NotOffered { .. } => return None,
             Outcome::Ended { reason } => self.blank(Verdict::NotChecked, self.ended(&reason, stderr)),
         };
         report.name = name.to_owned();
         report.seconds = Some(seconds);
-        report
+        Some(report)
     }
 
     /// The verdict on every case, where something could not be imported.
@@ -114,19 +114,17 @@ impl Judge<'_> {
         let mut report = self.blank(Verdict::Defect, raised.text());
         report.error = Some(raised.error.clone());
         self.set_place(&mut report, raised);
-        let is_lookup = matches!(raised.error.as_str(), "NameError" | "AttributeError" | "ImportError" | "TypeError");
-        if raised.refused && !(is_lookup && raised.error != "TypeError") {
+        if raised.refused {
             report.verdict = Verdict::Gate;
             report.message = if raised.message.is_empty() { raised.error.clone() } else { raised.message.clone() };
             report.finding = None;
             if let Some(gate) = self.packs.gate(&raised.message) {
-                report.help = Some(format!("leave it there: behind it is {}", gate.guards));
+                report.help = Some(format!("leave it there: {}", gate.guards));
             }
             return report;
         }
         let against_others = report.finding.as_deref().is_some_and(|code| matches!(code, "FA004" | "FA005"));
-        let call = raised.error == "TypeError" && !raised.in_package && is_about_a_signature(&raised.message);
-        if raised.foreign || against_others || call {
+        if raised.foreign || against_others {
             report.verdict = Verdict::Mismatch;
             report.help = self.what_fits();
         } else if raised.message.lines().count() <= 1
@@ -236,21 +234,42 @@ impl Judge<'_> {
             let fits = present.as_ref().is_some_and(|present| {
                 present.release().iter().take(2).eq(wanted.release().iter().take(2)) && *present >= wanted
             });
-            if !fits {
+            let extras: Vec<String> = requirements
+                .iter()
+                .filter(|requirement| requirement.name.to_string() == name)
+                .flat_map(|requirement| requirement.extras.iter().map(ToString::to_string))
+                .filter(|extra| self.lacks_extra(name, extra))
+                .collect();
+            if fits && !extras.is_empty() {
+                let version = present.map_or(wanted, |present| present);
+                fit.push(format!("\"{name}[{}]=={version}\"", extras.join(",")));
+                installed.push(format!("{name} without its extra {}", extras.join(", ")));
+            } else if !fits {
                 fit.push(format!("{name}=={wanted}"));
-                installed.push(present.map_or(format!("{name} is not installed"), |version| format!("{name} {version}")));
+                installed
+                    .push(present.map_or(format!("{name} is not installed"), |version| format!("{name} {version}")));
             }
         }
         if fit.is_empty() {
             return None;
         }
         Some(format!(
-            "{} {} was made for other releases than {}:\npip install {}",
+            "{} {} was made for something else than {}:\npip install {}",
             owner.display_name,
             owner.raw_version,
             installed.join(", "),
             fit.join(" ")
         ))
+    }
+
+    /// Whether packages are missing that come with an extra of an installed distribution.
+    fn lacks_extra(&self, name: &str, extra: &str) -> bool {
+        let Some(distribution) = self.environment.distribution(name) else { return false };
+        let of_extra = distribution.requires.iter().filter(|(text, _)| {
+            let marker = text.split_once(';').map_or("", |(_, marker)| marker).replace('\'', "\"").replace(' ', "");
+            marker.contains(&format!("extra==\"{extra}\""))
+        });
+        of_extra.map(|(text, _)| required_name(text)).any(|name| self.environment.distribution(&name).is_none())
     }
 }
 
@@ -270,12 +289,6 @@ fn first_version(requirement: &Requirement) -> Option<Version> {
 fn ends_with(symbol: &str, name: &str) -> bool {
     let symbol = symbol.trim_end_matches(')');
     symbol.strip_suffix(name).is_some_and(|rest| rest.is_empty() || rest.ends_with([':', '.', '(']))
-}
-
-fn is_about_a_signature(message: &str) -> bool {
-    ["unexpected keyword argument", "positional argument", "missing", "multiple values for"]
-        .iter()
-        .any(|text| message.contains(text))
 }
 
 /// The first error of the compiler's own messages.

@@ -16,8 +16,7 @@ pub fn worse(before: &Report, after: &Report) -> Vec<Worse> {
     let same = |a: &CaseReport, b: &CaseReport| a.package == b.package && a.name == b.name;
     let pairs = after.cases.iter().filter_map(|after| {
         let before = before.cases.iter().find(|before| same(before, after))?;
-        (after.verdict.rank() > before.verdict.rank())
-            .then(|| Worse { before: before.clone(), after: after.clone() })
+        (after.verdict.rank() > before.verdict.rank()).then(|| Worse { before: before.clone(), after: after.clone() })
     });
     pairs.collect()
 }

@@ -22,6 +22,7 @@ pub mod fa205_ptx_needs_newer_driver;
 pub mod fa206_wheel_tag;
 pub mod fa301_arch_gate;
 pub mod fa302_toolchain_too_old;
+pub mod fa303_smem_over_capacity;
 mod libraries;
 #[cfg(test)]
 mod native_tests;

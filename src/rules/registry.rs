@@ -25,5 +25,6 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &super::fa206_wheel_tag::WheelTag,
         &super::fa301_arch_gate::ArchGate,
         &super::fa302_toolchain_too_old::ToolchainTooOld,
+        &super::fa303_smem_over_capacity::SmemOverCapacity,
     ]
 }

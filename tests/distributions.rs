@@ -280,6 +280,23 @@ fn fa104_released_bytes_have_the_defects_of_their_version() {
 }
 
 #[test]
+fn fa104_the_finding_that_shows_a_defect_gets_its_references() {
+    let site = site();
+    let kernel = common::BROKEN.replace("Forward", "FlashAttentionForwardSm80").replace("mask", "mDynamicCausal");
+    let path = "vllm/vllm_flash_attn/cute/flash_fwd.py";
+    let files = [("vllm/__init__.py", ""), ("vllm/vllm_flash_attn/cute/__init__.py", ""), (path, kernel.as_str())];
+    install(site.path(), "vllm", "0.26.0", &[], &files);
+    let found = findings(site.path(), "FA001", &[]);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(text(&found[0], "symbol"), "FlashAttentionForwardSm80.kernel:mDynamicCausal");
+    let help = text(&found[0], "help");
+    assert!(help.starts_with("known as `vllm-fa4-sm80-dynamic-causal`: vLLM 0.29.0 is the first release"), "{help}");
+    assert!(help.contains("flash-attention/pull/178") && help.contains("; "), "what the rule says stays: {help}");
+    let found = findings(site.path(), "FA104", &[]);
+    assert!(found.iter().all(|found| !text(found, "message").contains("mDynamicCausal")), "{found:?}");
+}
+
+#[test]
 fn fa104_a_defect_that_sources_show_is_not_reported_where_they_do_not() {
     let site = site();
     let files = [("vllm/__init__.py", ""), ("vllm/vllm_flash_attn/cute/flash_fwd.py", "x = 1\n")];

@@ -74,10 +74,11 @@ fn every_known_bad_pin_names_both_seed_defects() {
     let seed = packs.defects.iter().find(|defect| defect.id == "vllm-fa4-sm80-dynamic-causal").expect("the first seed");
     assert_eq!(seed.commits.len(), 15);
     for commit in &seed.commits {
-        let ids: Vec<&str> = packs.defects_at("vllm-flash-attn", commit).map(|defect| defect.id.as_str()).collect();
+        let ids: Vec<&str> =
+            packs.defects_at("vllm-flash-attn", commit).into_iter().map(|defect| defect.id.as_str()).collect();
         assert_eq!(ids[..2], ["vllm-fa4-sm80-dynamic-causal", "vllm-fa4-sm80-is-split-kv"], "{commit}");
     }
-    assert_eq!(packs.defects_at("vllm-flash-attn", "7484d4751a4569fb30e5c0604581f1b02ae3df71").count(), 0);
+    assert_eq!(packs.defects_at("vllm-flash-attn", "7484d4751a4569fb30e5c0604581f1b02ae3df71").len(), 0);
 }
 
 fn error(text: &str) -> PackError {

@@ -191,9 +191,9 @@ impl Packs {
     }
 
     /// The defects of this commit of a pinned source.
-    pub fn defects_at<'p>(&'p self, source: &'p str, commit: &'p str) -> impl Iterator<Item = &'p Defect> {
-        let of_source = move |defect: &&Defect| defect.source.as_deref() == Some(source);
-        self.defects.iter().filter(of_source).filter(move |defect| defect.has_commit(commit))
+    pub fn defects_at(&self, source: &str, commit: &str) -> Vec<&Defect> {
+        let of_source = |defect: &&Defect| defect.source.as_deref() == Some(source);
+        self.defects.iter().filter(of_source).filter(|defect| defect.has_commit(commit)).collect()
     }
 
     /// What is known about the needs of this version: what METADATA says is known of listed releases only.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pep440_rs::{Version, VersionSpecifiers};
 use toml::Spanned;
@@ -78,24 +78,8 @@ impl Packs {
     pub fn with_directories<P: AsRef<Path>>(folders: &[P]) -> Result<Packs, PackError> {
         let mut packs = Packs::embedded();
         for folder in folders {
-            let folder = folder.as_ref();
-            let failed = |error: std::io::Error| PackError {
-                file: folder.display().to_string(),
-                line: None,
-                excerpt: None,
-                message: format!("cannot be read: {error}"),
-                advice: Some("--rules takes a folder that holds pack files (*.toml)".to_owned()),
-            };
-            let mut files = Vec::new();
-            for entry in std::fs::read_dir(folder).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
-                if path.extension().is_some_and(|extension| extension == "toml") {
-                    files.push(path);
-                }
-            }
-            files.sort();
-            for path in files {
-                let text = std::fs::read_to_string(&path).map_err(failed)?;
+            for path in pack_files(folder.as_ref())? {
+                let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
                 packs.add(&path.display().to_string(), &text)?;
             }
         }
@@ -146,6 +130,26 @@ impl Packs {
             self.overlaps.push(source.overlap(self, entry)?);
         }
         Ok(())
+    }
+}
+
+/// The `*.toml` files of a folder, in order of their names.
+fn pack_files(folder: &Path) -> Result<Vec<PathBuf>, PackError> {
+    let entries = std::fs::read_dir(folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    let entries = entries.map_err(|error| unreadable(folder, &error))?;
+    let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> PackError {
+    PackError {
+        file: path.display().to_string(),
+        line: None,
+        excerpt: None,
+        message: format!("cannot be read: {error}"),
+        advice: Some("--rules takes a folder that holds pack files (*.toml)".to_owned()),
     }
 }
 

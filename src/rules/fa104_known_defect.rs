@@ -182,17 +182,20 @@ fn state(tree: &Tree, distribution: &Distribution, path: &str) -> State {
 fn check_pin(context: &Context<'_>, root: RootId, tree: &Tree, source: &PinnedSource) -> Option<Finding> {
     let bytes = tree.read(&source.pinned_in).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    let pin = cmake::pins(&text).into_iter().find(|pin| pin.is_of(&source.repository))?;
     let local = std::env::var_os(&source.overridden_by).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let (commit, from) = match &local {
-        // The build takes the folder instead of the pinned commit.
-        Some(folder) => (head(folder)?, format!("{} ({})", folder.display(), source.overridden_by)),
-        None => (pin.tag.clone(), source.repository.clone()),
+    // The build takes the folder instead of the pinned commit.
+    let head = local.as_deref().map(head);
+    let known = |pin: cmake::Pin| {
+        let commit = head.clone().unwrap_or_else(|| Some(pin.tag.clone()))?;
+        let defects: Vec<&Defect> = context.packs.defects_at(&source.id, &commit);
+        (!defects.is_empty()).then_some((pin, commit, defects))
     };
-    let defects: Vec<&Defect> = context.packs.defects_at(&source.id, &commit).collect();
-    if defects.is_empty() {
-        return None;
-    }
+    let pins = cmake::pins(&text).into_iter().filter(|pin| pin.is_of(&source.repository));
+    let (pin, commit, defects) = { pins }.find_map(known)?;
+    let from = match &local {
+        Some(folder) => format!("{} ({})", folder.display(), source.overridden_by),
+        None => source.repository.clone(),
+    };
     let environment = context.environment;
     let package = environment.distributions.iter().find(|d| d.root == root && d.name == source.package);
     let owner = Distribution { root, ..package.cloned().unwrap_or_default() };
@@ -207,7 +210,7 @@ fn check_pin(context: &Context<'_>, root: RootId, tree: &Tree, source: &PinnedSo
 
 /// What to do about a pin: the first commit without any of the defects.
 fn repin(packs: &Packs, defects: &[&Defect], tag: &str, source: &PinnedSource, local: Option<&Path>) -> String {
-    let clean = |commit: &&String| packs.defects_at(&source.id, commit).next().is_none();
+    let clean = |commit: &&String| packs.defects_at(&source.id, commit).is_empty();
     let references = references(defects);
     match (defects.iter().filter_map(|defect| defect.fixed_commit.as_ref()).find(clean), local) {
         (Some(fixed), None) => format!(

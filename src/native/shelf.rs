@@ -71,17 +71,9 @@ fn give_back(map: &memmap2::Mmap, passed: &[u8]) {
 fn give_back(_map: &memmap2::Mmap, _passed: &[u8]) {}
 
 fn read(environment: &Environment, (root, path): &(RootId, String)) -> Kept {
-    let tree = &environment.root(*root).tree;
-    let mut map = None;
-    let streamed = tree.stream(path, &mut |reader| {
-        map = Some(sparse::read(reader, tree.size(path).unwrap_or_default())?);
-        // Only at the end of the stream is its checksum compared.
-        reader.read(&mut [0; 1]).map(drop)
-    });
-    let map = match (streamed, map) {
-        (Ok(()), Some(map)) => map,
-        (Err(error), _) => return Kept { bones: Err(error.into()), codes: Ok(Vec::new()) },
-        (Ok(()), None) => return Kept { bones: Err(ElfError::NotElf.into()), codes: Ok(Vec::new()) },
+    let map = match sparse::open(&environment.root(*root).tree, path) {
+        Ok(map) => map,
+        Err(error) => return Kept { bones: Err(error.into()), codes: Ok(Vec::new()) },
     };
     let codes = Elf::parse(&map).map_err(FatbinError::from).and_then(|elf| fatbin::read(&elf));
     Kept { bones: skeleton(&map).map_err(LibraryError::from), codes }

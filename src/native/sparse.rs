@@ -12,6 +12,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 
 use super::fatbin;
+use crate::environment::Tree;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
@@ -21,6 +22,18 @@ const PAGE: usize = 1 << 14;
 
 /// Section names lie directly before the table of sections, behind tables for debuggers that nobody reads.
 const NAMES: usize = 1 << 16;
+
+/// Reads a library of a tree.
+pub fn open(tree: &Tree, path: &str) -> io::Result<MmapMut> {
+    let size = tree.size(path).ok_or(io::ErrorKind::NotFound)?;
+    let mut map = None;
+    tree.stream(path, &mut |reader| {
+        map = Some(read(reader, size)?);
+        // Only at the end of the stream is its checksum compared.
+        reader.read(&mut [0; 1]).map(drop)
+    })?;
+    map.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
 
 /// Reads a library of `size` bytes.
 pub fn read(reader: &mut dyn Read, size: u64) -> io::Result<MmapMut> {

@@ -27,13 +27,16 @@
 
 use std::path::{Path, PathBuf};
 
+use rustc_hash::FxHashMap;
+
 use super::libraries::{file_name, finding};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::tree::join;
-use crate::environment::{Environment, Platform, RootKind, SearchEntry};
+use crate::environment::{Environment, Platform, RootId, RootKind, SearchEntry, Tree};
 use crate::finding::Finding;
 use crate::native::arch::Arch;
 use crate::native::ptxas::Ptxas;
+use crate::native::sparse;
 use crate::native::stack::Subject;
 use crate::native::table::devices;
 
@@ -57,10 +60,10 @@ impl Rule for ToolchainTooOld {
         if environment.platform != Platform::Cuda {
             return;
         }
-        let devices = devices(environment);
-        for device in &devices {
-            sink.findings.extend(triton(environment, device.arch));
-            sink.findings.extend(dsl(environment, device.arch));
+        let mut assemblers = Assemblers { environment, read: FxHashMap::default() };
+        for device in devices(environment) {
+            sink.findings.extend(triton(&mut assemblers, device.arch));
+            sink.findings.extend(dsl(&mut assemblers, device.arch));
         }
     }
 }
@@ -75,7 +78,21 @@ struct Tool {
     variable: &'static str,
 }
 
-fn triton(environment: &Environment, arch: Arch) -> Option<Finding> {
+/// The assemblers of an environment, each read once.
+struct Assemblers<'e> {
+    environment: &'e Environment,
+    read: FxHashMap<(RootId, String), Option<Ptxas>>,
+}
+
+impl Assemblers<'_> {
+    fn inside(&mut self, root: RootId, path: &str) -> Option<&Ptxas> {
+        let tree = &self.environment.root(root).tree;
+        self.read.entry((root, path.to_owned())).or_insert_with(|| inside(tree, path)).as_ref()
+    }
+}
+
+fn triton(assemblers: &mut Assemblers<'_>, arch: Arch) -> Option<Finding> {
+    let environment = assemblers.environment;
     let tool = triton_tool(environment, arch)?;
     let installed = environment.root(tool.entry.root).kind == RootKind::SitePackages;
     if let Some(named) = std::env::var_os(tool.variable).filter(|_| installed)
@@ -84,8 +101,8 @@ fn triton(environment: &Environment, arch: Arch) -> Option<Finding> {
         // Another one is named: that is the one to judge.
         return if ptxas.knows(arch.tuned()) { None } else { Some(one(environment, &tool, arch, &ptxas, true)) };
     }
-    let ptxas = Ptxas::read(&environment.root(tool.entry.root).tree.map(&tool.path).ok()?)?;
-    if ptxas.knows(arch.tuned()) { None } else { Some(one(environment, &tool, arch, &ptxas, false)) }
+    let ptxas = assemblers.inside(tool.entry.root, &tool.path)?;
+    if ptxas.knows(arch.tuned()) { None } else { Some(one(environment, &tool, arch, ptxas, false)) }
 }
 
 /// The assembler that Triton takes for an architecture.
@@ -154,16 +171,25 @@ fn read(path: &Path) -> Option<Ptxas> {
     Ptxas::read(&crate::native::libraries::map_file(path)?)
 }
 
+/// An assembler of a tree: mapped, or out of a wheel without the code in it.
+fn inside(tree: &Tree, path: &str) -> Option<Ptxas> {
+    match tree.on_disk(path) {
+        Some(file) => read(&file),
+        None => Ptxas::read(&sparse::open(tree, path).ok()?),
+    }
+}
+
 /// The DSL's compiler library, with its assembler inside.
-fn dsl(environment: &Environment, arch: Arch) -> Vec<Finding> {
+fn dsl(assemblers: &mut Assemblers<'_>, arch: Arch) -> Vec<Finding> {
+    let environment = assemblers.environment;
     let mut found = Vec::new();
     for distribution in environment.distributions.iter().filter(|d| d.name.starts_with("nvidia-cutlass-dsl")) {
         let tree = &environment.root(distribution.root).tree;
         let is_compiler = |path: &str| file_name(path).starts_with("_cutlass_ir") && path.ends_with(".so");
         for entry in distribution.record(tree).into_iter().filter(|entry| is_compiler(&entry.path)) {
-            let Some(ptxas) = tree.map(&entry.path).ok().and_then(|bytes| Ptxas::read(&bytes)) else { continue };
+            let Some(ptxas) = assemblers.inside(distribution.root, &entry.path) else { continue };
             let wanted = arch.tuned();
-            if ptxas.knows(wanted) {
+            if ptxas.knows(wanted) || former_name(wanted).is_some_and(|former| ptxas.knows(former)) {
                 continue;
             }
             let subject = subject_of(environment, distribution.base.clone(), entry.path);
@@ -179,6 +205,11 @@ fn dsl(environment: &Environment, arch: Arch) -> Vec<Finding> {
         }
     }
     found
+}
+
+/// CUDA 13 calls 11.0 what CUDA 12 called 10.1, and the DSL takes the name that its assembler knows.
+fn former_name(arch: Arch) -> Option<Arch> {
+    (arch.number() == 110).then_some(Arch { major: 10, minor: 1, ..arch })
 }
 
 fn subject_of(environment: &Environment, entry: SearchEntry, path: String) -> Subject {

@@ -431,4 +431,8 @@ fn a_dsl_that_is_too_old() {
     let found = site.check(&["sm_121"]);
     assert_eq!(codes(&found), [("FA302", Severity::Error)]);
     assert!(found[0].message.contains("4.3.0 does not know sm_121a"), "{}", found[0].message);
+    // The same architecture under its former name.
+    let compiler = ptxas(&["90a", "101a"]);
+    let site = Site::new().package("nvidia-cutlass-dsl-libs-base", "4.4.2", &[], &[(path, &compiler)]);
+    assert_eq!(codes(&site.check(&["sm_110"])), []);
 }

@@ -46,7 +46,7 @@ impl Linker<'_> {
 
     /// The call that the compatibility adapter makes: what it returns is returned.
     fn behind_adapter(&self, id: ModId, call: &Call) -> Option<Call> {
-        let is_adapter = matches!(self.module(id)[call.callee].kind, ExprKind::Name(name) if &name == adapter::CALL);
+        let is_adapter = matches!(self.module(id)[call.callee].kind, ExprKind::Name(name) if name == adapter::CALL);
         let (first, rest) = call.arguments.split_first()?;
         (is_adapter && first.kind == ArgumentKind::Positional).then(|| Call {
             callee: first.value,

@@ -7,13 +7,13 @@ use crate::environment::tree::{join, split};
 use crate::finding::{Applicability, Edit, Fix};
 use crate::fix::adapter;
 use crate::link::{Arguments, Const, Mismatch, ModId, Resolution, Value, bind};
-use crate::packs::{Argument, Decorator};
+use crate::packs::Argument;
 use crate::python::ir::{ArgumentKind, ExprId, ExprKind};
 
 pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
     let (expr, call) = site.call_of_argument()?;
     let surplus = unexpected(deriver, site.id, expr)?;
-    if !is_attention(deriver, site.id, call.callee) {
+    if !is_attention(deriver, site.id, call.callee) || deriver.in_kernel(site.id, site.module[expr].scope) {
         return None;
     }
     // A call that could only ever fail, in other words than today, is not repaired.
@@ -79,7 +79,7 @@ fn module_edit(deriver: &Deriver<'_>, site: Site<'_>, path: String) -> Option<Ed
     let content = adapter::render(deriver.packs(), &keywords, deriver.degraded);
     let tree = &deriver.context.environment.root(site.module.root).tree;
     let there = tree.read(&path).unwrap_or_default();
-    (there != content.as_bytes()).then(|| Edit { path, start: 0, end: there.len(), content, root: site.module.root })
+    (there != content.as_bytes()).then_some(Edit { path, start: 0, end: there.len(), content, root: site.module.root })
 }
 
 /// The arguments of a call that no parameter of its callee takes, if the call fits without them.
@@ -91,12 +91,17 @@ pub(super) fn unexpected(deriver: &Deriver<'_>, id: ModId, expr: ExprId) -> Opti
     let given = linker.arguments(id, &call.arguments);
     let mut surplus = Vec::new();
     for value in &values {
-        let (target, arguments) = linker.flatten(value, &given);
-        for mismatch in bind(&linker.callee(target)?.signature, &arguments).err().into_iter().flatten() {
-            // Otherwise something is missing, or too much in another way, or the keyword is hidden in a partial.
-            let Mismatch::UnexpectedKeyword(_, Some(index)) = mismatch else { return None };
-            if !surplus.contains(&index) {
-                surplus.push(index);
+        let (target, mut arguments) = linker.flatten(value, &given);
+        let callee = linker.callee(target)?;
+        // What is missing shows only once the rest fits.
+        while let Err(mismatches) = bind(&callee.signature, &arguments) {
+            for mismatch in mismatches {
+                // Otherwise something is missing, or too much in another way, or the keyword is hidden in a partial.
+                let Mismatch::UnexpectedKeyword(name, Some(index)) = mismatch else { return None };
+                arguments.keywords.retain(|(other, _)| *other != name);
+                if !surplus.contains(&index) {
+                    surplus.push(index);
+                }
             }
         }
     }
@@ -111,11 +116,7 @@ fn is_attention(deriver: &Deriver<'_>, id: ModId, callee: ExprId) -> bool {
     let Resolution::Found(values) = linker.eval(id, callee) else { return false };
     let in_attention = |id: ModId| deriver.packs().is_attention(&deriver.context.program.node(id).name);
     values.iter().all(|value| match linker.flatten(value, &Arguments::default()).0 {
-        Value::Function(f) | Value::Bound(f) => {
-            let mut decorators = linker.module(f.module)[f.function].decorators.iter();
-            in_attention(f.module)
-                && !decorators.any(|&at| linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
-        }
+        Value::Function(f) | Value::Bound(f) => in_attention(f.module) && !deriver.is_kernel(*f),
         Value::Class(class) => in_attention(class.module),
         _ => false,
     })
@@ -148,6 +149,8 @@ fn may_be_neutral(deriver: &Deriver<'_>, id: ModId, value: ExprId, facts: Option
         ExprKind::Constant(_) => {
             facts.is_some_and(|facts| facts.neutral.iter().any(|text| text == module.slice(module[value].span)))
         }
+        // Of a keyword that no pack knows, only a plain name is likely to be None.
+        ExprKind::Call(_) | ExprKind::Subscript(..) => facts.is_some(),
         ExprKind::Binary(..)
         | ExprKind::Negative(_)
         | ExprKind::Lambda(_)

@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 
 use crate::environment::RootId;
 use crate::finding::{Applicability, Finding, Fix};
-use crate::link::{Linker, ModId};
-use crate::packs::Packs;
+use crate::link::{FnRef, Linker, ModId};
+use crate::packs::{Decorator, Packs};
 use crate::python::Module;
-use crate::python::ir::{Argument, Call, ExprId, ExprKind};
+use crate::python::ir::{Argument, Call, ExprId, ExprKind, ScopeId};
 use crate::rules::Context;
 use source::Source;
 
@@ -85,6 +85,30 @@ impl<'c> Deriver<'c> {
         let module = self.context.program.module(id)?;
         let source = Source::of(module)?;
         Some(Site { id, module, source, offset: offset(module, finding.line, finding.column)? })
+    }
+
+    /// Whether a function is a kernel: a compiler reads it, and calls of it.
+    fn is_kernel(&self, f: FnRef) -> bool {
+        let decorators = &self.linker.module(f.module)[f.function].decorators;
+        decorators.iter().any(|&at| self.linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
+    }
+
+    /// Whether code in `scope` is part of a kernel.
+    fn in_kernel(&self, id: ModId, scope: ScopeId) -> bool {
+        self.kernel_around(id, scope).is_some()
+    }
+
+    /// The kernel that `scope` is part of.
+    fn kernel_around(&self, id: ModId, scope: ScopeId) -> Option<FnRef> {
+        let module = self.linker.module(id);
+        let mut function = module.enclosing_function(scope)?;
+        loop {
+            let f = FnRef { module: id, function };
+            if self.is_kernel(f) {
+                return Some(f);
+            }
+            function = module.enclosing_function(module[function].outer)?;
+        }
     }
 
     /// Every call in the modules in which findings are reported.

@@ -4,7 +4,6 @@ use super::source::{argument_spans, parameter_spans};
 use super::{Deriver, Site, Source};
 use crate::finding::{Applicability, Edit, Fix};
 use crate::link::{FnRef, ModId, Resolution, Value, is_ancestor};
-use crate::packs::Decorator;
 use crate::python::ir::{
     Argument, ArgumentKind, BindingKind, Call, Constant, ExprId, ExprKind, Function, Parameter, ParameterKind,
 };
@@ -33,11 +32,7 @@ pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
         ExprKind::Name(name) if expr.span.start == site.offset => Some((expr, name)),
         _ => None,
     })?;
-    let mut function = module.enclosing_function(read.scope)?;
-    while !is_kernel(deriver, FnRef { module: site.id, function }) {
-        function = module.enclosing_function(module[function].outer)?;
-    }
-    let kernel = FnRef { module: site.id, function };
+    let kernel = deriver.kernel_around(site.id, read.scope)?;
     let (kernels, launches) = reachable(deriver, kernel);
     if launches.is_empty() {
         return None;
@@ -76,11 +71,6 @@ pub(super) fn derive(deriver: &Deriver<'_>, site: Site<'_>) -> Option<Fix> {
         title: format!("Pass `{name}` from the launcher to the kernel"),
         edits,
     })
-}
-
-fn is_kernel(deriver: &Deriver<'_>, f: FnRef) -> bool {
-    let decorators = &deriver.linker.module(f.module)[f.function].decorators;
-    decorators.iter().any(|&at| deriver.linker.decorator_kind(f.module, at) == Some(Decorator::Kernel))
 }
 
 /// The kernels that must agree on their parameters, because one launch may reach several of them (an overriding kernel in

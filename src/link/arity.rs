@@ -1,7 +1,6 @@
 //! How many values a call returns, on every path that it can take.
 
 use super::{Const, FnRef, Linker, ModId, Resolution, Truth, Value};
-use crate::fix::adapter;
 use crate::python::Symbol;
 use crate::python::ir::{ArgumentKind, Call, ExprId, ExprKind, ParameterKind, StmtKind};
 
@@ -46,7 +45,8 @@ impl Linker<'_> {
 
     /// The call that the compatibility adapter makes: what it returns is returned.
     fn behind_adapter(&self, id: ModId, call: &Call) -> Option<Call> {
-        let is_adapter = matches!(self.module(id)[call.callee].kind, ExprKind::Name(name) if name == adapter::CALL);
+        let is_adapter =
+            matches!(self.module(id)[call.callee].kind, ExprKind::Name(name) if name == super::ADAPTER_CALL);
         let (first, rest) = call.arguments.split_first()?;
         (is_adapter && first.kind == ArgumentKind::Positional).then(|| Call {
             callee: first.value,

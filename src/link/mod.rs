@@ -46,6 +46,9 @@ use crate::packs::Packs;
 use crate::python::{Module, Symbol};
 use modules::Nodes;
 
+/// The function of the compatibility adapter that passes a call on: what it returns is what its first argument returns.
+pub const ADAPTER_CALL: &str = "_fa_doctor_call";
+
 /// The modules of an environment, and which of them are audited.
 pub struct Program<'a> {
     /// What is installed.

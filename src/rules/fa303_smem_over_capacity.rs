@@ -1,7 +1,7 @@
 //! # What it does
 //!
 //! Compiles the installed kernels for the architecture given with `--arch` and compares the shared memory that each
-//! launch asks for with what a block can have there, as the CuTe DSL knows it. It is reported by `fa-doctor probe`, not
+//! launch asks for with what a block can have there, as the CuTe DSL knows it. It is reported by the probe, not
 //! by `fa-doctor scan`: the number is known only once the kernel has been traced.
 //!
 //! # Why is this bad

@@ -10,7 +10,7 @@ use crate::packs::Packs;
 /// The module's name; the file lies beside the caller.
 pub const MODULE: &str = "_fa_doctor_compat";
 /// The function that calls go through.
-pub const CALL: &str = "_fa_doctor_call";
+pub const CALL: &str = crate::link::ADAPTER_CALL;
 /// Columns of the generated text.
 const WIDTH: usize = 88;
 

@@ -151,7 +151,7 @@ pub fn undefined_names(linker: &Linker<'_>, id: ModId) -> Vec<UndefinedRead> {
     let mut resolved: FxHashSet<(ScopeId, Symbol)> = FxHashSet::default();
     for (index, expr) in module.exprs.iter().enumerate() {
         let ExprKind::Name(name) = expr.kind else { continue };
-        if expr.usage != Usage::Load || !is_evaluated(expr.phase, python) || resolved.contains(&(expr.scope, name)) {
+        if expr.usage == Usage::Store || !is_evaluated(expr.phase, python) || resolved.contains(&(expr.scope, name)) {
             continue;
         }
         let at = ExprId(index as u32);
@@ -225,6 +225,13 @@ fn judge(linker: &Linker<'_>, id: ModId, at: ExprId, name: Symbol) -> Verdict {
         Verdict::Undefined(reason, local)
     };
     let kinds = |keep: fn(&BindingKind) -> bool| bindings.iter().all(|&b| keep(&module[b].kind));
+    // `del` makes a name local to its function; without a binding, it and every read fail.
+    if local && kinds(|kind| matches!(kind, BindingKind::Deletion)) {
+        return undefined(Reason::Unbound);
+    }
+    if expr.usage == Usage::Del {
+        return Verdict::FineHere;
+    }
     if kinds(|kind| matches!(kind, BindingKind::Augmented)) {
         return undefined(Reason::OnlyAugmented);
     }

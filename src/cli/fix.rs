@@ -11,7 +11,7 @@ use super::undo::{PATIENCE, patchable};
 use super::{Failure, Status};
 use crate::config::Settings;
 use crate::environment::{Environment, RootId};
-use crate::finding::{Finding, Incomplete};
+use crate::finding::{Finding, Incomplete, Severity};
 use crate::fix::diff;
 use crate::fix::engine::{Choice, Overlay, Plan, Workspace, plan};
 use crate::fix::files::Disk;
@@ -260,7 +260,8 @@ fn summary(out: &mut dyn Write, args: &FixArgs, plan: &Plan, receipts: &[Receipt
             )?;
         }
     }
-    let without = plan.remaining.iter().filter(|finding| finding.fix.is_none()).count();
+    let is_open = |finding: &&Finding| finding.fix.is_none() && finding.severity > Severity::Info;
+    let without = plan.remaining.iter().filter(is_open).count();
     if without > 0 {
         writeln!(out, "{} without a fix: {}", count(without, "finding"), style.hint("fa-doctor scan"))?;
     }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use super::excerpt::Place;
 use super::markup::escape;
 use super::style::{printable, printable_lines};
 use super::{Report, Style, View, text};
@@ -14,9 +15,15 @@ const SHOWN: usize = 200;
 pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### fa-doctor: {}\n", report.headline())?;
     environment(report, out)?;
-    for finding in report.findings.iter().take(SHOWN) {
+    // A summary that is cut off must not lose the errors.
+    let mut sorted: Vec<_> = report.findings.iter().collect();
+    sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for finding in sorted.into_iter().take(SHOWN) {
         let title = format!("{} {} {}", finding.severity.as_str(), finding.code, finding.name);
-        let place = format!("{}:{}", finding.path, finding.line);
+        let place = match Place::of(finding).is_file() {
+            true => finding.path.clone(),
+            false => format!("{}:{}", finding.path, finding.line),
+        };
         let open = if finding.severity == Severity::Error { " open" } else { "" };
         // A line end would end the summary.
         let (title, place) = (escape(&printable(&title)), escape(&printable(&place)));

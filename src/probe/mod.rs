@@ -111,8 +111,12 @@ pub fn run(
 ) -> Result<Report, ProbeError> {
     let python = environment.interpreter.clone().ok_or(ProbeError::NoPython)?;
     let cases = chosen_cases(options)?;
-    let packages = chosen_packages(environment, packs, options)?;
+    let (packages, others) = chosen_packages(environment, packs, options)?;
     let mut report = Report::new(options, &python);
+    report.notes.extend(others.iter().map(|other| {
+        let module = &other.module;
+        format!("{module} is for one model, and was left out; to compile it: --package {module}")
+    }));
     progress.steps("compiling", packages.len() * cases.len());
     for package in &packages {
         let folder = tempfile::Builder::new().prefix("fa-doctor-probe-").tempdir()?;
@@ -166,7 +170,12 @@ fn chosen_cases(options: &Options) -> Result<Vec<Case>, ProbeError> {
     Ok(all.into_iter().filter(wanted).collect())
 }
 
-fn chosen_packages(environment: &Environment, packs: &Packs, options: &Options) -> Result<Vec<Package>, ProbeError> {
+/// The packages to compile, and those that were left out.
+fn chosen_packages(
+    environment: &Environment,
+    packs: &Packs,
+    options: &Options,
+) -> Result<(Vec<Package>, Vec<Package>), ProbeError> {
     let all = packages::find(environment, packs);
     if all.is_empty() {
         return Err(ProbeError::NoKernels(environment.labels().join(", ")));
@@ -175,6 +184,10 @@ fn chosen_packages(environment: &Environment, packs: &Packs, options: &Options) 
     if let Some(unknown) = options.packages.iter().find(|name| !all.iter().any(|package| package.module == **name)) {
         return Err(ProbeError::NoSuchPackage(unknown.clone(), names()));
     }
-    let wanted = |package: &Package| options.packages.is_empty() || options.packages.contains(&package.module);
-    Ok(all.into_iter().filter(wanted).collect())
+    let any_whole = all.iter().any(|package| package.whole);
+    let (chosen, others): (Vec<_>, Vec<_>) = all.into_iter().partition(|package| match options.packages.as_slice() {
+        [] => package.whole || !any_whole,
+        named => named.contains(&package.module),
+    });
+    Ok((chosen, if options.packages.is_empty() { others } else { Vec::new() }))
 }

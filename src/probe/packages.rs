@@ -13,6 +13,8 @@ pub struct Package {
     pub root: RootId,
     /// Its folder, relative to the root.
     pub folder: String,
+    /// It has the gradients too: an excerpt without them is for one model, and compiled when it is asked for.
+    pub whole: bool,
 }
 
 /// The module that offers the functions.
@@ -33,17 +35,15 @@ pub fn find(environment: &Environment, packs: &Packs) -> Vec<Package> {
                 let folder = split(&path).0.to_owned();
                 let module = folder[entry.prefix.len()..].trim_start_matches('/').replace('/', ".");
                 let is_new = !found.iter().any(|package| package.module == module);
-                if is_new && root.tree.read(&path).is_ok_and(|source| offers_attention(&source)) {
-                    found.push(Package { module, root: entry.root, folder });
+                let Ok(source) = root.tree.read(&path) else { continue };
+                let has = |text: &str| memchr::memmem::find(&source, text.as_bytes()).is_some();
+                if is_new && has("def flash_attn_varlen_func(") && has("import cutlass") {
+                    let whole = has("def _flash_attn_bwd(");
+                    found.push(Package { module, root: entry.root, folder, whole });
                 }
             }
         }
     }
     found.sort_by(|a, b| a.module.cmp(&b.module));
     found
-}
-
-fn offers_attention(source: &[u8]) -> bool {
-    let has = |text: &str| memchr::memmem::find(source, text.as_bytes()).is_some();
-    has("def flash_attn_varlen_func(") && has("import cutlass")
 }

@@ -1,5 +1,7 @@
 //! What an outcome means: whose fault it is, where, and which finding of a scan says the same.
 
+use std::path::PathBuf;
+
 use pep440_rs::{Operator, Version};
 use pep508_rs::Requirement;
 
@@ -7,11 +9,12 @@ use super::Options;
 use super::cases::Case;
 use super::cubin::{self, Usage};
 use super::driver::{Outcome, Raised, Stage};
-use super::packages::Package;
+use super::packages::{INTERFACE, Package};
 use super::report::{CaseReport, Verdict};
 use super::request::Request;
+use crate::environment::tree::{join, split};
 use crate::environment::{Distribution, Environment, RootId};
-use crate::finding::Finding;
+use crate::finding::{Finding, Related};
 use crate::packs::{Packs, required_name, required_range, satisfies};
 use crate::rules::fa303_smem_over_capacity as fa303;
 
@@ -86,7 +89,7 @@ impl Judge<'_> {
         CaseReport::new(&self.package.module, verdict, message)
     }
 
-    fn compiled(&self, launches: &[Option<u64>], capacity: Option<u64>, cubins: &[std::path::PathBuf]) -> CaseReport {
+    fn compiled(&self, launches: &[Option<u64>], capacity: Option<u64>, cubins: &[PathBuf]) -> CaseReport {
         let mut report = self.blank(Verdict::Compiles, String::new());
         report.smem = launches.iter().flatten().max().copied();
         let usages = cubins.iter().filter_map(|path| cubin::usage(&std::fs::read(path).ok()?));
@@ -176,9 +179,7 @@ impl Judge<'_> {
         let is_there = |finding: &&Finding| {
             let here = finding.root == *root && finding.path == *path;
             let itself = here && (finding.line..=finding.end_line.max(finding.line)).contains(&line);
-            let one_of = |related: &crate::finding::Related| {
-                related.root == *root && related.path == *path && related.line == line
-            };
+            let one_of = |related: &Related| related.root == *root && related.path == *path && related.line == line;
             itself || finding.related.iter().any(one_of)
         };
         let names = |finding: &&Finding| raised.subject.as_deref().is_some_and(|name| ends_with(&finding.symbol, name));
@@ -205,14 +206,17 @@ impl Judge<'_> {
         let version = owner.version()?;
         let is_here = |arch: &[String]| arch.is_empty() || arch.contains(&self.options.arch);
         let text = raised.text();
+        let folder = self.package.module.replace('.', "/");
         let mut defects = self.packs.defects_of(&owner.name, &version);
-        let defect = defects.find(|defect| is_here(&defect.arch) && defect.raises.as_deref() == Some(text.trim()))?;
+        let defect = defects.find(|defect| {
+            is_here(&defect.arch) && split(&defect.path).0 == folder && defect.raises.as_deref() == Some(text.trim())
+        })?;
         Some((defect.id.clone(), format!("{}; {}", defect.title, defect.advice)))
     }
 
     /// The distribution that brought the package.
     fn owner(&self) -> Option<&Distribution> {
-        let interface = crate::environment::tree::join(&self.package.folder, super::packages::INTERFACE);
+        let interface = join(&self.package.folder, INTERFACE);
         self.environment.owner(self.package.root, &interface)
     }
 

@@ -74,6 +74,15 @@ impl Coverage {
     pub fn of(containers: &[Container], device: Arch) -> Coverage {
         let portable = |container: &Container| container.iter().any(|code| code.arch.variant == Variant::Portable);
         let specialised = !containers.iter().any(portable);
+        // Kernels for later GPUs only are chosen there only; where there are no others, they are what is missing.
+        let is_later = |container: &Container| {
+            let portable = container.iter().filter(|code| code.arch.variant == Variant::Portable);
+            portable
+                .map(|code| code.arch)
+                .min()
+                .is_some_and(|earliest| earliest > Arch { variant: Variant::Portable, ..device })
+        };
+        let mut later = 0;
         let mut coverage = Coverage { device, specialised, native: 0, same_family: 0, jit: 0, none: 0, driver: None };
         for container in containers.iter().filter(|container| specialised || portable(container)) {
             match run(container, device) {
@@ -83,8 +92,12 @@ impl Coverage {
                     coverage.jit += 1;
                     coverage.driver = coverage.driver.max(Some(driver));
                 }
+                Run::None if is_later(container) => later += 1,
                 Run::None => coverage.none += 1,
             }
+        }
+        if coverage.total() == 0 {
+            coverage.none = later;
         }
         coverage
     }
@@ -148,6 +161,8 @@ mod tests {
         assert_eq!(verdict(&["90a", "90a", "100f"], "sm_100"), Verdict::Native);
         assert_eq!(verdict(&["90a", "100f"], "sm_120"), Verdict::None);
         assert_eq!(verdict(&["75 80 90", "75 80 90", "80 ptx80"], "sm_110"), Verdict::Partial);
+        assert_eq!(verdict(&["75", "80 90", "80 ptx80"], "sm_75"), Verdict::Native, "the others are for later GPUs");
+        assert_eq!(verdict(&["80 90", "80 ptx80"], "sm_75"), Verdict::None);
     }
 
     #[test]

@@ -107,6 +107,7 @@ enum Reason {
     OnlyAugmented,
     OnlyDeclared,
     Deleted,
+    NeverBound,
     ClassName,
 }
 
@@ -135,6 +136,7 @@ impl UndefinedRead {
             Reason::AfterHandler => Some(format!("`except .. as {name}` unbinds `{name}` when the handler ends")),
             Reason::OnlyAugmented => Some(format!("`{name}` is augmented, but never given a first value")),
             Reason::OnlyDeclared => Some(format!("`{name}` has an annotation, but is never given a value")),
+            Reason::NeverBound => Some(format!("`{name}` is deleted, but never given a value")),
             Reason::Deleted => Some(format!("`{name}` was deleted before")),
             Reason::ClassName => Some(format!("`{name}` belongs to the class: methods reach it as `self.{name}`")),
         };
@@ -234,6 +236,9 @@ fn judge(linker: &Linker<'_>, id: ModId, at: ExprId, name: Symbol) -> Verdict {
     }
     if kinds(|kind| matches!(kind, BindingKind::Augmented)) {
         return undefined(Reason::OnlyAugmented);
+    }
+    if kinds(|kind| matches!(kind, BindingKind::Deletion)) {
+        return undefined(Reason::NeverBound);
     }
     if kinds(|kind| matches!(kind, BindingKind::Declaration(_))) {
         // Something may fill it in from outside: `module.x = ..`, `globals()`.

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Times fa-doctor against ruff, ty and pyrefly on the same files, in one run.
+
+    python3 scripts/bench.py BINARY CORPUS [--runs 5] [--write docs/benchmarks.md]
+
+BINARY is a release build, CORPUS what scripts/corpus.py prepares; ruff, ty and pyrefly are looked for on PATH, and what
+is not there is left out of the table. The figures are the best of the runs of a warm cache: wall seconds, processor
+seconds and peak memory of the whole process tree's largest process.
+"""
+
+import argparse
+import datetime
+import os
+import platform
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+
+def measure(command, runs):
+    best = None
+    for _ in range(runs):
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, _, usage = os.wait4(process.pid, 0)
+        row = (time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        best = row if best is None else tuple(map(min, best, row))
+    return best
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--write", type=Path)
+    args = parser.parse_args()
+    environment = args.corpus / "envs" / "vllm-0.26.0"
+    package = environment / "vllm"
+    wheels = args.corpus / "wheels"
+    wheel = next(wheels.glob("vllm-0.26.0-*.whl"), None)
+    scan = [args.binary, "scan", "--format", "json", "--fail-on", "never"]
+    rows = [
+        ("fa-doctor scan, vLLM 0.26.0 with DSL 4.6.0 and quack 0.6.3, unpacked", [*scan, environment]),
+        ("ruff check --no-cache --select F821, all of vllm/", ["ruff", "check", "--no-cache", "--select", "F821", package]),
+        ("ty check, vllm/vllm_flash_attn", ["ty", "check", "--python", environment, package / "vllm_flash_attn"]),
+        ("pyrefly check, vllm/vllm_flash_attn", ["pyrefly", "check", "--search-path", environment, package / "vllm_flash_attn"]),
+    ]
+    if wheel:
+        dsl = [next(wheels.glob(f"{name}-4.6.0-*.whl"), None) for name in (
+            "nvidia_cutlass_dsl_libs_core", "nvidia_cutlass_dsl_libs_base", "nvidia_cutlass_dsl_libs_cu13", "nvidia_cutlass_dsl")]
+        quack = next(wheels.glob("quack_kernels-0.6.3-*.whl"), None)
+        rows.insert(1, ("fa-doctor scan, the same as wheels, in place", [*scan, wheel, *filter(None, [*dsl, quack])]))
+    crowded = args.corpus / "envs" / "vllm-0.26.0-crowded"
+    if crowded.is_dir():
+        rows.insert(1, ("fa-doctor scan, torch, triton, transformers and flashinfer beside it", [*scan, crowded]))
+    lines = [
+        "# Benchmarks",
+        "",
+        f"{datetime.date.today()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, best of {args.runs} runs with a warm",
+        "cache: `python3 scripts/bench.py target/release/fa-doctor CORPUS --write docs/benchmarks.md`.",
+        "",
+        "| command | wall s | cpu s | peak MB |",
+        "|---|---|---|---|",
+    ]
+    for name, command in rows:
+        if shutil.which(command[0]) is None:
+            continue
+        wall, cpu, memory = measure([str(part) for part in command], args.runs)
+        lines.append(f"| {name} | {wall:.2f} | {cpu:.2f} | {memory:.0f} |")
+        print(lines[-1], flush=True)
+    if args.write:
+        args.write.write_text("\n".join(lines) + "\n")
+
+
+main()

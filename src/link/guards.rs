@@ -289,12 +289,11 @@ impl Linker<'_> {
                         return true;
                     }
                 }
-                GuardKind::With(value) => {
+                GuardKind::With(value)
                     if suppressed(module, value)
-                        .is_some_and(|classes| classes.iter().any(|class| kind.caught_by(class)))
-                    {
-                        return true;
-                    }
+                        .is_some_and(|classes| classes.iter().any(|class| kind.caught_by(class))) =>
+                {
+                    return true;
                 }
                 _ => {}
             }

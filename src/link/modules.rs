@@ -52,12 +52,14 @@ pub enum Located {
     Unknown,
 }
 
+type Segment = Box<[OnceLock<Node>]>;
+
 const SEGMENT: usize = 512;
 
 /// Append-only storage that hands out references while others append.
 #[derive(Debug)]
 pub(super) struct Nodes {
-    segments: Box<[OnceLock<Box<[OnceLock<Node>]>>]>,
+    segments: Box<[OnceLock<Segment>]>,
     next: std::sync::atomic::AtomicU32,
 }
 

@@ -34,7 +34,7 @@ fn run(container: &[Code], device: Arch) -> Run {
 ///
 /// A container that holds nothing but code for exact architectures or families (`sm_90a`, `sm_100f`) is specialised:
 /// its callers choose it by architecture, so it says nothing about others. Specialised containers count only in a
-/// library that has no others.
+/// library that has no others, and so do those for later GPUs alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coverage {
     /// The device.
@@ -77,10 +77,7 @@ impl Coverage {
         // Kernels for later GPUs only are chosen there only; where there are no others, they are what is missing.
         let is_later = |container: &Container| {
             let portable = container.iter().filter(|code| code.arch.variant == Variant::Portable);
-            portable
-                .map(|code| code.arch)
-                .min()
-                .is_some_and(|earliest| earliest > Arch { variant: Variant::Portable, ..device })
+            portable.map(|code| code.arch.number()).min().is_some_and(|earliest| earliest > device.number())
         };
         let mut later = 0;
         let mut coverage = Coverage { device, specialised, native: 0, same_family: 0, jit: 0, none: 0, driver: None };

@@ -40,7 +40,7 @@ pub struct SelfUse {
     pub open: bool,
 }
 
-/// [`SelfUse`] of every class of a module.
+/// What the methods do with their first parameter, for every class of a module.
 #[derive(Debug, Default)]
 pub struct SelfIndex {
     /// By class.

@@ -30,7 +30,7 @@ use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Callee, Linker, Mismatch, ModId, Protection, Resolution, Truth, Value, bind};
 use crate::python::Symbol;
-use crate::python::ir::{Call, ExprId, ExprKind, Span};
+use crate::python::ir::{ArgumentKind, Call, ExprId, ExprKind, Span};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA003",
@@ -187,7 +187,7 @@ fn describe(context: &Context<'_>, linker: &Linker<'_>, id: ModId, bad: &BadCall
         let note = format!("the fields of `{}` make its constructor", owner[class.class].name);
         item.related.push(related(context, class.module, owner[class.class].span.start, note));
     }
-    item.help = help(context, bad);
+    item.help = help(context, bad, call);
     item
 }
 
@@ -204,7 +204,7 @@ fn missing(label: &str, kind: &str, names: &[Symbol]) -> String {
 }
 
 /// The history of the argument, or the parameter that it may have become.
-fn help(context: &Context<'_>, bad: &BadCall) -> Option<String> {
+fn help(context: &Context<'_>, bad: &BadCall, call: &Call) -> Option<String> {
     let name = match &bad.mismatch {
         Mismatch::UnexpectedKeyword(name, _) | Mismatch::PositionalOnly(name, _) | Mismatch::Multiple(name, _) => *name,
         Mismatch::MissingPositional(names) | Mismatch::MissingKeyword(names) => names[0],
@@ -215,7 +215,10 @@ fn help(context: &Context<'_>, bad: &BadCall) -> Option<String> {
     }
     let Mismatch::UnexpectedKeyword(..) = bad.mismatch else { return None };
     let parameters = &bad.callee.signature.parameters;
-    let close = parameters.iter().find(|parameter| {
+    // A parameter that the call fills already is not what the keyword was renamed to.
+    let filled = |other: Symbol| call.arguments.iter().any(|a| a.kind == ArgumentKind::Keyword(other));
+    let positional = call.arguments.iter().filter(|a| a.kind == ArgumentKind::Positional).count();
+    let close = parameters.iter().skip(positional).filter(|p| !filled(p.name)).find(|parameter| {
         let other = parameter.name.as_str();
         other.len() > 2 && (name.ends_with(&format!("_{other}")) || other.ends_with(&format!("_{name}")))
     });

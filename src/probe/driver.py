@@ -110,12 +110,24 @@ def set_environment(request):
         os.environ["CUTE_DSL_DRYRUN"] = "1"
 
 
-def extend_path(folders):
-    """Folders of the environment that this interpreter does not know: behind the standard library, before its own."""
+def set_path(folders):
+    """The folders of the environment in its order, behind the standard library. An interpreter may already have another
+    copy of the DSL in front, and have imported from it: its `.pth` files do that."""
+    real = os.path.realpath
+    known = {real(folder) for folder in folders}
     sites = [i for i, p in enumerate(sys.path) if os.path.basename(p) in ("site-packages", "dist-packages")]
-    new = [folder for folder in folders if folder not in sys.path]
-    at = sites[0] if sites else len(sys.path)
-    sys.path[at:at] = new
+    before = sys.path[: sites[0]] if sites else list(sys.path)
+    after = sys.path[sites[0] :] if sites else []
+    sys.path[:] = [
+        *(folder for folder in before if real(folder) not in known),
+        *folders,
+        *(folder for folder in after if real(folder) not in known),
+    ]
+    for name, module in list(sys.modules.items()):
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
+        if any(place and real(place).startswith(tuple(folder + os.sep for folder in known)) for place in places):
+            del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 class Sources(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -500,7 +512,7 @@ def prepare(request):
     """Imports everything that is under test; the function that runs a case in its process."""
     package, notes = request["package"], []
     set_environment(request)
-    extend_path(request["path"])
+    set_path(request["path"])
     if request["sources"]:
         sys.meta_path.insert(0, Sources(request["sources"]))
     if importlib.util.find_spec("cutlass") is None:

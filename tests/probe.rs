@@ -262,6 +262,42 @@ fn the_patched_sources_are_compiled_before_they_are_written() {
     assert_eq!(on_disk, FORWARD, "nothing was written");
 }
 
+fn fix(target: &Path) -> std::process::Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fa-doctor"));
+    command.args(["fix", "--write", "--verify", "sm_120", "--python"]).arg(python3()).arg(target);
+    command.output().expect("fa-doctor")
+}
+
+#[test]
+#[ignore = "needs python3"]
+fn fix_writes_what_was_verified() {
+    let folder = tempfile::tempdir().expect("a folder");
+    site(folder.path());
+    write(folder.path(), "flash_attn/cute/interface.py", &INTERFACE.replace("time.sleep(600)", "pass"));
+    let output = fix(folder.path());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("verified for sm_120: 3 of 9 cases compile, 2 before"), "{output:?}");
+    let on_disk = fs::read_to_string(folder.path().join("flash_attn/cute/forward.py")).expect("the file");
+    assert!(on_disk.contains("def kernel(self, q, mask"), "{on_disk}");
+}
+
+#[test]
+#[ignore = "needs python3"]
+fn fix_writes_nothing_that_makes_a_case_worse() {
+    let folder = tempfile::tempdir().expect("a folder");
+    site(folder.path());
+    write(folder.path(), "flash_attn/cute/interface.py", &INTERFACE.replace("time.sleep(600)", "pass"));
+    // What only a patched kernel reaches kills the compiler.
+    let deadly = FORWARD.replace("BaseDSL.LaunchConfig(1024)", "__import__('os').abort()");
+    write(folder.path(), "flash_attn/cute/forward.py", &deadly);
+    let output = fix(folder.path());
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text.contains("nothing was written") && text.contains("varlen_d128"), "{text}");
+    let on_disk = fs::read_to_string(folder.path().join("flash_attn/cute/forward.py")).expect("the file");
+    assert_eq!(on_disk, deadly);
+}
+
 #[test]
 #[ignore = "needs python3"]
 fn what_cannot_be_checked_says_what_to_do() {
@@ -312,6 +348,17 @@ fn corpus(name: &str) -> PathBuf {
     found
 }
 
+/// Copies the text files below a folder of an environment.
+fn copy(environment: &Path, folder: &str, to: &Path) {
+    for entry in walkdir::WalkDir::new(environment.join(folder)) {
+        let path = entry.expect("an entry").into_path();
+        let relative = path.strip_prefix(environment).expect("inside").to_str().expect("a name");
+        if let Some(text) = path.is_file().then(|| fs::read_to_string(&path).ok()).flatten() {
+            write(to, relative, &text);
+        }
+    }
+}
+
 fn real(target: &Path, arch: &str, arguments: &[&str]) -> Run {
     probe(&[target], &real_python(), &[&["--arch", arch, "--no-torch"], arguments].concat())
 }
@@ -337,13 +384,7 @@ fn vllm_0_26_is_broken_for_sm_120_until_it_is_patched() {
     }
     // With the first of the two defects repaired, the second shows.
     let half = tempfile::tempdir().expect("a folder");
-    for entry in walkdir::WalkDir::new(released.join("vllm/vllm_flash_attn/cute")) {
-        let path = entry.expect("an entry").into_path();
-        if path.extension().is_some_and(|extension| extension == "py") {
-            let relative = path.strip_prefix(&released).expect("inside").to_str().expect("a name");
-            write(half.path(), relative, &fs::read_to_string(&path).expect("a source"));
-        }
-    }
+    copy(&released, "vllm/vllm_flash_attn/cute", half.path());
     write(half.path(), "vllm-0.26.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm\nVersion: 0.26.0\n");
     let fixed = Command::new(env!("CARGO_BIN_EXE_fa-doctor"))
         .args(["fix", "--write", "--select", "FA001"])
@@ -389,7 +430,12 @@ fn flash_attn_4_b36_compiles_everywhere() {
 fn flash_attn_4_b15_fails_on_sm_120_and_does_not_fit_a_newer_dsl() {
     let run = real(&corpus("envs/fa4-b15-contemporary"), "sm_120", &["--case", "dense_d128"]);
     run.expect("dense_d128", "defect", "'NoneType' object has no attribute '_trait'");
-    let run = real(&corpus("trees/flash_attn_4-4.0.0b15"), "sm_120", &ONE);
+    // The same beside the DSL of the interpreter.
+    let alone = tempfile::tempdir().expect("a folder");
+    let released = corpus("envs/fa4-b15-contemporary");
+    copy(&released, "flash_attn/cute", alone.path());
+    copy(&released, "flash_attn_4-4.0.0b15.dist-info", alone.path());
+    let run = real(alone.path(), "sm_120", &ONE);
     run.expect("varlen_d128", "mismatch", "cutlass");
     let help = run.case("varlen_d128")["help"].as_str().expect("a help").to_owned();
     assert!(help.contains("nvidia-cutlass-dsl==4.4.2"), "{help}");

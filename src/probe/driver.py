@@ -519,6 +519,8 @@ def prepare(request):
         raise Stopped("dsl", ModuleNotFoundError("the CuTe DSL (module cutlass) is not installed"))
     try:
         torch = import_torch(request)
+    except Stopped:
+        raise
     except Exception as error:
         raise Stopped("torch", error) from error
     try:

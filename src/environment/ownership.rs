@@ -2,7 +2,6 @@
 
 use std::sync::OnceLock;
 
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::tree::{is_below, join, split};
@@ -81,8 +80,10 @@ impl Environment {
     }
 
     fn claims(&self) -> FxHashMap<(RootId, String), Claim> {
-        // What a project in a checkout would install is told by its folder.
-        let names = self.distributions.par_iter().map(|distribution| match distribution.is_project() {
+        // What a project in a checkout would install is told by its folder. One after the other: whoever asks first may
+        // be a worker of the thread pool, and a worker that waits for others here could be handed a question that waits
+        // for this very answer.
+        let names = self.distributions.iter().map(|distribution| match distribution.is_project() {
             true => Vec::new(),
             false => distribution.top_level(&self.root(distribution.root).tree),
         });
@@ -104,7 +105,7 @@ impl Environment {
     /// Claimants by path, and for each folder those with files right inside.
     fn files(&self, claimants: &[usize]) -> FxHashMap<String, Vec<usize>> {
         let records: Vec<_> = claimants
-            .par_iter()
+            .iter()
             .map(|&index| (index, self.distributions[index].record(&self.root(self.distributions[index].root).tree)))
             .collect();
         let mut files: FxHashMap<String, Vec<usize>> = FxHashMap::default();

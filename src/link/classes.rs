@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ClassRef, ExprRef, Linker, ModId, Program, Resolution, Truth, Value};
@@ -395,43 +396,60 @@ impl Linker<'_> {
     }
 }
 
-impl ClassTable {
-    pub(super) fn build(program: &Program<'_>) -> ClassTable {
-        let mut table = ClassTable::default();
+/// What one module adds to the table.
+#[derive(Debug, Default)]
+struct Part {
+    classes: Vec<ClassRef>,
+    /// Base and class.
+    derived: Vec<(ClassRef, ClassRef)>,
+    constructed: Vec<ClassRef>,
+}
+
+impl Part {
+    fn of(program: &Program<'_>, id: ModId, audited: bool) -> Part {
+        let mut part = Part::default();
+        let Some(module) = program.module(id) else { return part };
         let linker = Linker::flat(program);
-        let audited = program.audited.iter().map(|&id| (id, true));
-        let modules: Vec<_> = audited.chain(program.importers.iter().map(|&id| (id, false))).collect();
-        for &(id, audited) in &modules {
-            let Some(module) = program.module(id) else { continue };
-            for index in 0..module.classes.len() {
-                let class = ClassRef { module: id, class: ClassId(index as u32) };
-                // Of the classes elsewhere only those that derive from the stack's matter.
-                let bases = &module[class.class].bases;
-                if !audited && !bases.iter().any(|&base| linker.touches_attention(id, base)) {
-                    continue;
-                }
-                table.classes.push(class);
-                for entry in linker.bases(class) {
-                    if let Entry::Class(base) = entry {
-                        table.children.entry(base).or_default().push(class);
-                    }
-                }
+        for index in 0..module.classes.len() {
+            let class = ClassRef { module: id, class: ClassId(index as u32) };
+            // Of the classes elsewhere only those that derive from the stack's matter.
+            let bases = &module[class.class].bases;
+            if !audited && !bases.iter().any(|&base| linker.touches_attention(id, base)) {
+                continue;
+            }
+            part.classes.push(class);
+            part.derived.extend(linker.bases(class).into_iter().filter_map(|entry| match entry {
+                Entry::Class(base) => Some((base, class)),
+                _ => None,
+            }));
+        }
+        for expr in &module.exprs {
+            let ExprKind::Call(call) = &expr.kind else { continue };
+            if !may_construct(&linker, id, call.callee) || (!audited && !linker.touches_attention(id, call.callee)) {
+                continue;
+            }
+            if let Resolution::Found(values) = linker.eval(id, call.callee) {
+                part.constructed.extend(values.iter().filter_map(|value| match value {
+                    Value::Class(class) => Some(*class),
+                    _ => None,
+                }));
             }
         }
-        for &(id, audited) in &modules {
-            let Some(module) = program.module(id) else { continue };
-            for expr in &module.exprs {
-                let ExprKind::Call(call) = &expr.kind else { continue };
-                if !may_construct(&linker, id, call.callee) || (!audited && !linker.touches_attention(id, call.callee))
-                {
-                    continue;
-                }
-                if let Resolution::Found(values) = linker.eval(id, call.callee) {
-                    table.constructed.extend(values.iter().filter_map(|value| match value {
-                        Value::Class(class) => Some(*class),
-                        _ => None,
-                    }));
-                }
+        part
+    }
+}
+
+impl ClassTable {
+    pub(super) fn build(program: &Program<'_>) -> ClassTable {
+        let audited = program.audited.iter().map(|&id| (id, true));
+        let modules: Vec<_> = audited.chain(program.importers.iter().map(|&id| (id, false))).collect();
+        let parts: Vec<Part> = modules.into_par_iter().map(|(id, audited)| Part::of(program, id, audited)).collect();
+        let mut table = ClassTable::default();
+        for part in parts {
+            table.classes.extend(part.classes);
+            table.constructed.extend(part.constructed);
+            for (base, class) in part.derived {
+                table.children.entry(base).or_default().push(class);
             }
         }
         table

@@ -30,7 +30,7 @@ pub use names::is_ancestor;
 pub use reach::{Reach, Reached};
 pub use signature::{Callee, Signature};
 pub use stores::{Read, SelfIndex, Store, Stores};
-pub use usage::Usage;
+pub use usage::{Mentions, Usage};
 pub use value::{ClassRef, ExprRef, FnRef, ModId, Partial, Resolution, Value};
 
 use std::collections::BTreeSet;
@@ -66,6 +66,8 @@ pub struct Program<'a> {
     module_names: RwLock<FxHashMap<(ModId, Symbol), Resolution>>,
     classes: OnceLock<ClassTable>,
     stores: OnceLock<Stores>,
+    reach: OnceLock<Reach>,
+    mentions: OnceLock<Mentions>,
     mros: RwLock<FxHashMap<ClassRef, Option<Arc<Mro>>>>,
     self_indexes: RwLock<FxHashMap<ModId, Arc<SelfIndex>>>,
 }
@@ -92,6 +94,8 @@ impl<'a> Program<'a> {
             module_names: RwLock::default(),
             classes: OnceLock::new(),
             stores: OnceLock::new(),
+            reach: OnceLock::new(),
+            mentions: OnceLock::new(),
             mros: RwLock::default(),
             self_indexes: RwLock::default(),
         };
@@ -100,6 +104,10 @@ impl<'a> Program<'a> {
         let importers = program.importer_names(&audited);
         let loaded = program.load_all(importers.iter().map(String::as_str));
         program.importers = loaded.into_par_iter().filter(|&id| program.imports_attention(id)).collect();
+        // Made here, in parallel, rather than inside the first rule that asks: a worker that waits for a cell that
+        // another worker fills in parallel may be the one that has to fill it.
+        program.stores();
+        program.class_table();
         program
     }
 
@@ -203,6 +211,16 @@ impl<'a> Program<'a> {
     /// Classes, subclasses and constructions of everything loaded for audit.
     pub fn class_table(&self) -> &ClassTable {
         self.classes.get_or_init(|| ClassTable::build(self))
+    }
+
+    /// Which modules anything imports.
+    pub fn reach(&self) -> &Reach {
+        self.reach.get_or_init(|| Reach::build(self))
+    }
+
+    /// Where names are mentioned.
+    pub fn mentions(&self) -> &Mentions {
+        self.mentions.get_or_init(|| Mentions::build(self))
     }
 
     /// Attributes that everything loaded for audit stores on objects.

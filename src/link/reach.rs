@@ -1,5 +1,6 @@
 //! Which modules anything imports: a defect in one that nothing does is dead code.
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Linker, Located, ModId, Program, Truth, absolute};
@@ -26,15 +27,17 @@ pub struct Reach {
 
 impl Reach {
     /// Reads the imports of the audited modules and their importers: whatever imports an audited module is among them.
-    pub fn build(program: &Program<'_>) -> Reach {
+    pub(super) fn build(program: &Program<'_>) -> Reach {
         let mut reach = Reach { audited: program.audited.iter().copied().collect(), ..Reach::default() };
-        for &id in program.audited.iter().chain(&program.importers) {
-            if let Some(module) = program.module(id) {
-                let linker = Linker::new(program);
-                for (name, how) in mentioned_modules(&linker, id, module) {
-                    let known = reach.importers.entry(name).or_default().entry(id).or_insert(how);
-                    *known = how.max(*known);
-                }
+        let modules: Vec<ModId> = program.audited.iter().chain(&program.importers).copied().collect();
+        let mentioned: Vec<(ModId, Vec<(String, Reached)>)> = modules
+            .into_par_iter()
+            .filter_map(|id| Some((id, mentioned_modules(&Linker::new(program), id, program.module(id)?))))
+            .collect();
+        for (id, names) in mentioned {
+            for (name, how) in names {
+                let known = reach.importers.entry(name).or_default().entry(id).or_insert(how);
+                *known = how.max(*known);
             }
         }
         reach

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ClassRef, FnRef, Linker, ModId, Program};
@@ -207,9 +208,19 @@ pub(super) fn setattr(module: &Module, call: &crate::python::ir::Call) -> Option
 
 impl Stores {
     pub(super) fn build(program: &Program<'_>) -> Stores {
+        let modules: Vec<ModId> = program.audited.iter().chain(&program.importers).copied().collect();
+        modules.into_par_iter().map(|id| Stores::of(program, id)).reduce(Stores::default, |mut all, part| {
+            all.attributes.extend(part.attributes);
+            all.dynamic.extend(part.dynamic);
+            all.swapped.extend(part.swapped);
+            all
+        })
+    }
+
+    /// The stores of one module.
+    fn of(program: &Program<'_>, id: ModId) -> Stores {
         let mut stores = Stores::default();
-        for &id in program.audited.iter().chain(&program.importers) {
-            let Some(module) = program.module(id) else { continue };
+        if let Some(module) = program.module(id) {
             for stmt in &module.stmts {
                 if let StmtKind::Assign(targets, value) = &stmt.kind {
                     let swaps = targets

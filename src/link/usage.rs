@@ -9,32 +9,30 @@ use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, ScopeId, Scop
 use crate::python::{Module, Symbol};
 
 /// Where each name is mentioned in the audited modules and their importers.
-pub struct Usage<'p> {
-    linker: Linker<'p>,
-    mentions: FxHashMap<Symbol, Vec<(ModId, ExprId)>>,
-    imported: FxHashSet<Symbol>,
-    known: RefCell<FxHashMap<FnRef, bool>>,
+#[derive(Debug, Default)]
+pub struct Mentions {
+    /// Reads of names and attributes, by name.
+    reads: FxHashMap<Symbol, Vec<(ModId, ExprId)>>,
+    /// Names that imports or strings (`__all__`, getattr, registries) mention.
+    tables: FxHashSet<Symbol>,
 }
 
-impl<'p> Usage<'p> {
-    /// Collects the mentions.
-    pub fn build(program: &'p Program<'p>) -> Usage<'p> {
-        let mut mentions: FxHashMap<Symbol, Vec<(ModId, ExprId)>> = FxHashMap::default();
-        let mut imported = FxHashSet::default();
+impl Mentions {
+    pub(super) fn build(program: &Program<'_>) -> Mentions {
+        let mut mentions = Mentions::default();
         for &id in program.audited.iter().chain(&program.importers) {
             let Some(module) = program.module(id) else { continue };
             for (index, expr) in module.exprs.iter().enumerate() {
                 match expr.kind {
                     ExprKind::Name(name) | ExprKind::Attribute(_, name) if expr.usage == Use::Load => {
-                        mentions.entry(name).or_default().push((id, ExprId(index as u32)));
+                        mentions.reads.entry(name).or_default().push((id, ExprId(index as u32)));
                     }
-                    // Tables of names: `__all__`, getattr, registries.
                     ExprKind::Constant(crate::python::ir::Constant::Str(text)) => {
                         if let Some(last) = text.rsplit(['.', ':']).next()
                             && last.len() < 80
                             && last.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
                         {
-                            imported.insert(Symbol::new(last));
+                            mentions.tables.insert(Symbol::new(last));
                         }
                     }
                     _ => {}
@@ -42,11 +40,25 @@ impl<'p> Usage<'p> {
             }
             for stmt in &module.stmts {
                 if let StmtKind::ImportFrom(import) = &stmt.kind {
-                    imported.insert(import.name);
+                    mentions.tables.insert(import.name);
                 }
             }
         }
-        Usage { linker: Linker::new(program), mentions, imported, known: RefCell::default() }
+        mentions
+    }
+}
+
+/// Answers which functions are referred to.
+pub struct Usage<'p> {
+    linker: Linker<'p>,
+    mentions: &'p Mentions,
+    known: RefCell<FxHashMap<FnRef, bool>>,
+}
+
+impl<'p> Usage<'p> {
+    /// Over the mentions of a program.
+    pub fn new(program: &'p Program<'p>) -> Usage<'p> {
+        Usage { linker: Linker::new(program), mentions: program.mentions(), known: RefCell::default() }
     }
 
     /// Whether something that may itself run refers to the outermost function around `scope`; module code always runs.
@@ -74,12 +86,12 @@ impl<'p> Usage<'p> {
         // Whoever holds an object may call its methods. A decorator may register a function; a name that is imported or
         // stands in a table is for others to call.
         if function.class.is_some()
-            || self.imported.contains(&function.name)
+            || self.mentions.tables.contains(&function.name)
             || !function.decorators.is_empty() && self.registers(f)
         {
             return true;
         }
-        let mentions = self.mentions.get(&function.name).into_iter().flatten();
+        let mentions = self.mentions.reads.get(&function.name).into_iter().flatten();
         mentions.into_iter().any(|&(id, expr)| {
             let other = self.linker.module(id);
             let inside = id == f.module && function.exprs.contains(&expr.0);

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Context, RuleInfo, Sink};
 use crate::finding::{Finding, Related, Severity};
-use crate::link::{Linker, ModId, Reach, Reached, Usage};
+use crate::link::{Linker, ModId, Reached, Usage};
 use crate::python::ir::{ScopeId, Span};
 
 /// A finding at `span` of a module: an error, without help, related places or fix.
@@ -98,8 +98,8 @@ pub(super) fn judge<K>(context: &Context<'_>, findings: &mut [(K, Finding)]) {
             modules.insert(module.path.clone(), id);
         }
     }
-    let reach = Reach::build(program);
-    let usage = Usage::build(program);
+    let reach = program.reach();
+    let usage = Usage::new(program);
     for (_, finding) in findings {
         let Some(&id) = modules.get(&finding.path) else { continue };
         let reached = reach.of(program, id);

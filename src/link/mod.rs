@@ -16,6 +16,7 @@ mod names;
 mod reach;
 mod signature;
 mod stores;
+mod tables;
 mod usage;
 mod value;
 

@@ -14,6 +14,10 @@ use fa_doctor::fix::transaction::{Change, Receipt, WriteError, commit};
 use fa_doctor::fix::undo::{UndoError, UndoReport, undo};
 use fa_doctor::fix::{journal, transaction};
 
+/// A child that another test is starting holds a copy of every open file until it runs its own program, and with the
+/// file of a lock the lock: nobody writes here, but for that moment it can look so.
+const WAIT: Duration = Duration::from_secs(10);
+
 const FILES: [(&str, &str); 4] = [
     ("pkg/__init__.py", "from pkg.kernel import run\n"),
     ("pkg/kernel.py", "def run(q):\r\n    return q\r\n"),
@@ -73,11 +77,11 @@ fn snapshot(root: &Path) -> BTreeMap<PathBuf, Looks> {
 }
 
 fn write(disk: &Disk<'_>, root: &Path, changes: &[Change]) -> Result<Receipt, WriteError> {
-    commit(disk, &Lock::acquire(disk, root, Duration::ZERO)?, changes)
+    commit(disk, &Lock::acquire(disk, root, WAIT)?, changes)
 }
 
 fn take_back(disk: &Disk<'_>, root: &Path, force: bool, version: Option<&str>) -> Result<UndoReport, UndoError> {
-    undo(disk, &Lock::acquire(disk, root, Duration::ZERO)?, force, &|_| version.map(str::to_owned))
+    undo(disk, &Lock::acquire(disk, root, WAIT)?, force, &|_| version.map(str::to_owned))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{FnRef, Linker, ModId, Program, Resolution, Value};
+use super::{FnRef, Linker, Located, ModId, Program, Resolution, Value, absolute};
 use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, ScopeId, ScopeKind, StmtKind, Usage as Use};
 use crate::python::{Module, Symbol};
 
@@ -15,6 +15,8 @@ pub struct Mentions {
     reads: FxHashMap<Symbol, Vec<(ModId, ExprId)>>,
     /// Names that imports or strings (`__all__`, getattr, registries) mention.
     tables: FxHashSet<Symbol>,
+    /// Modules whose public names a star import hands on.
+    stars: FxHashSet<ModId>,
 }
 
 impl Mentions {
@@ -41,6 +43,12 @@ impl Mentions {
             for stmt in &module.stmts {
                 if let StmtKind::ImportFrom(import) = &stmt.kind {
                     mentions.tables.insert(import.name);
+                    if &import.name == "*"
+                        && let Some(source) = absolute(module, import.level, &import.module)
+                        && let Located::Module(from) = program.locate(&source)
+                    {
+                        mentions.stars.insert(from);
+                    }
                 }
             }
         }
@@ -85,7 +93,11 @@ impl<'p> Usage<'p> {
         let function = &module[f.function];
         // Whoever holds an object may call its methods. A decorator may register a function; a name that is imported or
         // stands in a table is for others to call.
-        if function.class.is_some()
+        let handed_on = function.outer == Module::SCOPE
+            && !function.name.starts_with('_')
+            && self.mentions.stars.contains(&f.module);
+        if handed_on
+            || function.class.is_some()
             || self.mentions.tables.contains(&function.name)
             || !function.decorators.is_empty() && self.registers(f)
         {

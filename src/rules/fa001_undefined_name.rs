@@ -153,10 +153,13 @@ pub fn undefined_names(linker: &Linker<'_>, id: ModId) -> Vec<UndefinedRead> {
     let mut resolved: FxHashSet<(ScopeId, Symbol)> = FxHashSet::default();
     for (index, expr) in module.exprs.iter().enumerate() {
         let ExprKind::Name(name) = expr.kind else { continue };
-        if expr.usage == Usage::Store || !is_evaluated(expr.phase, python) || resolved.contains(&(expr.scope, name)) {
+        let at = ExprId(index as u32);
+        if (expr.usage == Usage::Store && !is_augmented(module, expr.scope, name))
+            || !is_evaluated(expr.phase, python)
+            || resolved.contains(&(expr.scope, name))
+        {
             continue;
         }
-        let at = ExprId(index as u32);
         match judge(linker, id, at, name) {
             Verdict::Fine => {
                 resolved.insert((expr.scope, name));
@@ -172,6 +175,14 @@ pub fn undefined_names(linker: &Linker<'_>, id: ModId) -> Vec<UndefinedRead> {
     }
     found.sort_by_key(|read| module[read.expr].span);
     found
+}
+
+/// A name that its scope only ever augments: the first `x += 1` reads it.
+fn is_augmented(module: &Module, scope: ScopeId, name: Symbol) -> bool {
+    module[scope]
+        .names
+        .get(&name)
+        .is_some_and(|bindings| bindings.iter().all(|&binding| matches!(module[binding].kind, BindingKind::Augmented)))
 }
 
 /// Whether running the program evaluates an expression: annotations wait for someone to ask from Python 3.14 on.

@@ -30,21 +30,24 @@ pub struct Origin {
     pub path: String,
 }
 
-/// The parser recurses as deep as an expression nests; a line of this length could nest deeper than any stack.
-const LONGEST_LINE: usize = 400_000;
+/// The parser recurses as deep as an expression nests, which is at most once for each of the characters that open
+/// something or apply to what follows: with this many in one line it could need more than any stack.
+const DEEPEST_LINE: usize = 200_000;
 
-/// The length of the longest line of a file that is large enough to hold one that matters.
-fn longest_line(bytes: &[u8]) -> Option<usize> {
-    (bytes.len() > LONGEST_LINE).then(|| bytes.split(|&byte| byte == b'\n').map(<[u8]>::len).max().unwrap_or(0))
+/// The most of those characters in one line of a file that is large enough to matter.
+fn deepest_line(bytes: &[u8]) -> usize {
+    if bytes.len() <= DEEPEST_LINE {
+        return 0;
+    }
+    let depth = |line: &[u8]| line.iter().filter(|byte| b"([{-+~.*".contains(byte)).count();
+    bytes.split(|&byte| byte == b'\n').map(depth).max().unwrap_or(0)
 }
 
 /// Decodes, parses and indexes one file. Syntax errors do not stop it: what the parser could recover is indexed, and
 /// [`Module::errors`] says what is wrong. The error says why the bytes are not text.
 pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
-    if let Some(longest) = longest_line(bytes)
-        && longest > LONGEST_LINE
-    {
-        return Err(format!("a line of {longest} bytes: no source that anybody wrote"));
+    if deepest_line(bytes) > DEEPEST_LINE {
+        return Err("a line that nests deeper than anything that anybody wrote".to_owned());
     }
     let decoded = decode::decode(bytes)?;
     let parsed = ruff_python_parser::parse_unchecked_source(&decoded.text, PySourceType::Python);

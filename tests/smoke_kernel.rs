@@ -63,7 +63,7 @@ fn every_case_agrees_with_the_reference_under_three_schedules() {
 
 /// Every mask, layout, element type and head dimension with each other, at lengths around the edges of a tile.
 #[test]
-#[ignore = "a minute: CI runs it with --release"]
+#[ignore = "minutes: CI runs it"]
 fn a_large_matrix_agrees_with_the_reference() {
     let masks = [
         Mask::NONE,
@@ -281,7 +281,7 @@ fn wrong_arithmetic_is_caught() {
 
 /// Every comparison of integers (masks, bounds, loops) off by one, one at a time.
 #[test]
-#[ignore = "a minute: CI runs it with --release"]
+#[ignore = "minutes: CI runs it"]
 fn comparisons_that_are_off_by_one_are_caught_or_change_nothing() {
     let problems: Vec<Problem> = all_cases().into_iter().map(Problem::new).collect();
     let module = module();

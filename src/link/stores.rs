@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{ClassRef, FnRef, Linker, ModId, Program};
+use super::{ClassRef, Linker, ModId, Program};
 use crate::python::Symbol;
 use crate::python::ir::{BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage};
 
@@ -306,10 +306,5 @@ impl Linker<'_> {
         let index = self.self_index(id);
         let stores = index.classes.values().filter_map(|used| used.stores.get(&attr)).flatten();
         stores.filter_map(|store| store.value).collect()
-    }
-
-    /// The function of a store or read.
-    pub fn function_of(&self, class: ClassRef, function: FunctionId) -> FnRef {
-        FnRef { module: class.module, function }
     }
 }

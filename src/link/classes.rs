@@ -194,6 +194,7 @@ impl Linker<'_> {
         for &decorator in &data.decorators {
             match self.decorator_kind(class.module, decorator) {
                 Some(Decorator::Class | Decorator::Dataclass | Decorator::Keeps) => {}
+                Some(Decorator::Storage) => odd.1 = true,
                 _ => odd = (true, true),
             }
         }

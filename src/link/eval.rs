@@ -26,7 +26,7 @@ impl Linker<'_> {
         let module = self.module(id);
         match &module[expr].kind {
             ExprKind::Name(name) => self.name(id, *name, self.place(id, expr)),
-            ExprKind::Attribute(value, attr) => self.attribute(&self.eval(id, *value), *attr),
+            ExprKind::Attribute(value, attr) => self.attribute_at(&self.eval(id, *value), *attr, Some((id, expr))),
             ExprKind::Call(call) => self.call_value(id, expr, call),
             ExprKind::Constant(constant) => Resolution::one(Value::Constant(*constant)),
             ExprKind::Tuple(_) | ExprKind::List(_) => Resolution::one(Value::Sequence(ExprRef { module: id, expr })),
@@ -55,11 +55,16 @@ impl Linker<'_> {
 
     /// What `value.attr` denotes, for every value.
     pub fn attribute(&self, base: &Resolution, attr: Symbol) -> Resolution {
+        self.attribute_at(base, attr, None)
+    }
+
+    /// The same, read at a known place: `self` there is only what runs the method around it.
+    fn attribute_at(&self, base: &Resolution, attr: Symbol, site: Option<(ModId, ExprId)>) -> Resolution {
         match base {
             Resolution::Unknown(reason) => Resolution::Unknown(reason),
             Resolution::Missing => Resolution::Unknown("an attribute of something that is missing"),
             Resolution::Found(values) => {
-                Resolution::union(values.iter().map(|value| match self.value_attribute(value, attr) {
+                Resolution::union(values.iter().map(|value| match self.value_attribute(value, attr, site) {
                     // Only modules are closed enough to say that an attribute is missing.
                     Resolution::Missing if values.len() > 1 => Resolution::Unknown("missing in one of several values"),
                     other => other,
@@ -68,16 +73,16 @@ impl Linker<'_> {
         }
     }
 
-    fn value_attribute(&self, value: &Value, attr: Symbol) -> Resolution {
+    fn value_attribute(&self, value: &Value, attr: Symbol, site: Option<(ModId, ExprId)>) -> Resolution {
         match value {
             Value::Module(id) => self.module_attribute(*id, attr),
             Value::External(path) => Resolution::one(Value::External(Symbol::new(&format!("{path}.{attr}")))),
             Value::Class(class) => self.on_class(*class, attr),
-            Value::ClassOf(class) => self.over_subclasses(*class, |concrete| self.on_class(concrete, attr)),
+            Value::ClassOf(class) => self.over_subclasses(*class, site, |concrete| self.on_class(concrete, attr)),
             Value::Instance(class, _) => self.on_instance(*class, attr),
             Value::SelfOf(class) => match self.self_class.get() {
                 Some(concrete) => self.on_instance(concrete, attr),
-                None => self.over_subclasses(*class, |concrete| self.on_instance(concrete, attr)),
+                None => self.over_subclasses(*class, site, |concrete| self.on_instance(concrete, attr)),
             },
             Value::Super(class) => self.on_super(*class, attr),
             Value::Partial(partial) if &attr == "func" => Resolution::one(partial.callee.clone()),
@@ -85,14 +90,24 @@ impl Linker<'_> {
         }
     }
 
-    /// The union over the class and everything known to derive from it: whatever `self` may be.
-    fn over_subclasses(&self, class: ClassRef, question: impl Fn(ClassRef) -> Resolution) -> Resolution {
+    /// The union over the class and everything known to derive from it: whatever `self` may be at a place.
+    fn over_subclasses(
+        &self,
+        class: ClassRef,
+        site: Option<(ModId, ExprId)>,
+        question: impl Fn(ClassRef) -> Resolution,
+    ) -> Resolution {
         if self.is_flat() {
             return Resolution::Unknown("a hierarchy that is still being read");
         }
         let table = self.program.class_table();
         let mut concrete: Vec<ClassRef> = table.descendants(class).filter(|&c| table.is_leaf(c)).collect();
-        if table.is_constructed(class) || concrete.is_empty() {
+        if !concrete.is_empty()
+            && let Some(method) = site.and_then(|(id, expr)| self.method_around(id, self.module(id)[expr].scope))
+        {
+            concrete.retain(|&concrete| self.runs_method(concrete, method));
+        }
+        if table.is_constructed(class) || concrete.is_empty() || self.is_complete(&question(class)) {
             concrete.push(class);
         }
         Resolution::union(concrete.into_iter().map(|concrete| match question(concrete) {
@@ -101,10 +116,44 @@ impl Linker<'_> {
         }))
     }
 
+    /// A method that does its work in the class itself: objects of that class may well be made where no source shows it.
+    fn is_complete(&self, member: &Resolution) -> bool {
+        match member {
+            Resolution::Found(values) => values.iter().all(|value| match value {
+                Value::Function(f) | Value::Bound(f) => !self.is_stub(*f),
+                _ => false,
+            }),
+            _ => false,
+        }
+    }
+
+    /// Whether objects of a class run this definition of a method: they have no other of its name, or theirs goes on to it.
+    fn runs_method(&self, class: ClassRef, method: FnRef) -> bool {
+        let Some(mro) = self.mro(class) else { return true };
+        let name = self.module(method.module)[method.function].name;
+        let Some(owner) = self.method_class(method.module, method.function) else { return true };
+        let above = mro.classes.iter().take_while(|&&c| c != owner);
+        let overriding: Vec<ClassRef> =
+            above.copied().filter(|&c| self.own_member(c, name) != Resolution::Missing).collect();
+        overriding.is_empty()
+            || overriding.into_iter().any(|class| {
+                // super().name(..), Base.name(self, ..)
+                let module = self.module(class.module);
+                module.exprs.iter().any(|expr| match expr.kind {
+                    ExprKind::Attribute(object, attr) => {
+                        attr == name && !matches!(module[object].kind, ExprKind::Name(name) if &name == "self")
+                    }
+                    _ => false,
+                })
+            })
+    }
+
     fn on_class(&self, class: ClassRef, attr: Symbol) -> Resolution {
         let found = self.class_member(class, attr);
         match found {
             Resolution::Found(values) => Resolution::union(values.into_iter().map(|value| match value {
+                // Python makes `__new__` a static method: whoever reads it passes the class.
+                Value::Function(f) if &attr == "__new__" => Resolution::one(Value::Function(f)),
                 Value::Function(f) => match self.method_kind(f) {
                     MethodKind::Class => Resolution::one(Value::Bound(f)),
                     MethodKind::Instance | MethodKind::Static => Resolution::one(Value::Function(f)),
@@ -161,6 +210,7 @@ impl Linker<'_> {
                     return Resolution::union(values.into_iter().map(|value| match value {
                         Value::Function(f) => match self.method_kind(f) {
                             MethodKind::Static => Resolution::one(Value::Function(f)),
+                            _ if &attr == "__new__" => Resolution::one(Value::Function(f)),
                             _ if self.is_property(f) => Resolution::Unknown("a property"),
                             _ => Resolution::one(Value::Bound(f)),
                         },

@@ -6,6 +6,7 @@
 mod arity;
 mod bind;
 mod capability;
+mod carried;
 mod classes;
 mod condition;
 mod eval;
@@ -22,6 +23,7 @@ mod value;
 
 pub use arity::Arity;
 pub use bind::{Arguments, Mismatch, bind};
+pub use carried::Carried;
 pub use classes::{ClassTable, Mro};
 pub use condition::Const;
 pub use guards::{Protection, Truth};
@@ -60,6 +62,8 @@ pub struct Program<'a> {
     pub audited: Vec<ModId>,
     /// Modules that import an attention module: their calls into it are audited. Sorted by path.
     pub importers: Vec<ModId>,
+    /// Modules that the audited ones cannot be imported without: what they import themselves is audited.
+    pub carried: Vec<Carried>,
     nodes: Nodes,
     names: RwLock<FxHashMap<Symbol, Arc<OnceLock<Located>>>>,
     notes: Mutex<Vec<(Symbol, Incomplete)>>,
@@ -88,6 +92,7 @@ impl<'a> Program<'a> {
             packs,
             audited: Vec::new(),
             importers: Vec::new(),
+            carried: Vec::new(),
             nodes: Nodes::default(),
             names: RwLock::default(),
             notes: Mutex::default(),
@@ -109,6 +114,7 @@ impl<'a> Program<'a> {
         // another worker fills in parallel may be the one that has to fill it.
         program.stores();
         program.class_table();
+        program.carried = program.carried_by(&program.audited);
         program
     }
 

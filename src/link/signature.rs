@@ -2,7 +2,7 @@
 
 use super::{ClassRef, FnRef, Linker, ModId, Resolution, Truth, Value};
 use crate::packs::Decorator;
-use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, ParameterKind, ScopeKind, StmtKind};
+use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, ParameterKind, ScopeId, ScopeKind, StmtKind};
 use crate::python::{Module, Symbol};
 
 /// How a function in a class body is bound.
@@ -75,15 +75,23 @@ impl<'p> Linker<'p> {
 
     /// The class whose method a function is, or is nested in.
     pub fn method_class(&self, id: ModId, function: FunctionId) -> Option<ClassRef> {
+        let method = self.method_of(id, function)?;
+        self.module(id)[method.function].class.map(|class| ClassRef { module: id, class })
+    }
+
+    /// The method whose body a scope lies in.
+    pub(super) fn method_around(&self, id: ModId, scope: ScopeId) -> Option<FnRef> {
+        self.method_of(id, self.module(id).enclosing_function(scope)?)
+    }
+
+    /// The method that a function is, or is nested in.
+    fn method_of(&self, id: ModId, function: FunctionId) -> Option<FnRef> {
         let module = self.module(id);
         let mut at = function;
-        loop {
-            let data = &module[at];
-            if let Some(class) = data.class {
-                return Some(ClassRef { module: id, class });
-            }
-            at = module.enclosing_function(data.outer)?;
+        while module[at].class.is_none() {
+            at = module.enclosing_function(module[at].outer)?;
         }
+        Some(FnRef { module: id, function: at })
     }
 
     /// Whether reading the function from an object calls it.
@@ -102,7 +110,7 @@ impl<'p> Linker<'p> {
             match self.decorator_kind(f.module, decorator) {
                 Some(Decorator::Overload) => return Resolution::Missing,
                 Some(Decorator::Keeps | Decorator::Kernel | Decorator::Property | Decorator::ContextManager) => {}
-                Some(Decorator::Class | Decorator::Dataclass) | None => {
+                Some(Decorator::Class | Decorator::Storage | Decorator::Dataclass) | None => {
                     return Resolution::Unknown("a decorator that is not known");
                 }
             }
@@ -337,6 +345,30 @@ impl<'p> Linker<'p> {
                     && self.truth_of_guard(f.module, stmt.guard, stmt.span.start) != Truth::No
             })
             && !matches!(module[function.outer].kind, ScopeKind::Comprehension)
+    }
+}
+
+impl Linker<'_> {
+    /// A method that is there for subclasses to replace: abstract, always raising, or without a body.
+    pub fn is_stub(&self, f: FnRef) -> bool {
+        let module = self.module(f.module);
+        let function = &module[f.function];
+        let is_empty = function.lambda.is_none()
+            && module.own_statements(&function.body, function.scope).all(|(_, stmt)| match stmt.kind {
+                StmtKind::Expr(value) => matches!(module[value].kind, ExprKind::Constant(_)),
+                StmtKind::Other => true,
+                _ => false,
+            });
+        is_empty || self.is_abstract(f) || self.always_raises(f)
+    }
+
+    /// Whether a decorator declares a method abstract.
+    pub fn is_abstract(&self, f: FnRef) -> bool {
+        let module = self.module(f.module);
+        module[f.function].decorators.iter().any(|&decorator| {
+            let path = module.dotted(decorator);
+            path.is_some_and(|path| path.rsplit('.').next().is_some_and(|last| last.starts_with("abstract")))
+        })
     }
 }
 

@@ -54,6 +54,11 @@ impl Mentions {
         }
         mentions
     }
+
+    /// Reads of a name, or of an attribute of that name.
+    pub fn reads_of(&self, name: Symbol) -> &[(ModId, ExprId)] {
+        self.reads.get(&name).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// Answers which functions are referred to.

@@ -34,6 +34,8 @@ pub struct Packs {
     pub audited: Vec<String>,
     /// Dotted names of modules whose importers are audited at their calls into them.
     pub attention_modules: Vec<String>,
+    /// Dotted names of modules that must be importable for the audited ones that import them.
+    pub carrying: Vec<String>,
     /// Every release of known distributions, by normalised name.
     pub releases: BTreeMap<String, Vec<Version>>,
     /// What known decorators do, by dotted path.
@@ -71,6 +73,11 @@ impl Packs {
     /// Whether importing `module` (dotted) makes the importer's calls into it worth auditing.
     pub fn is_attention(&self, module: &str) -> bool {
         self.attention_modules.iter().any(|prefix| within(module, prefix))
+    }
+
+    /// Whether `module` (dotted) belongs to a package that audited modules stand on.
+    pub fn is_carrying(&self, module: &str) -> bool {
+        self.carrying.iter().any(|prefix| within(module, prefix))
     }
 
     /// What the decorator with this dotted path does, if it is known.

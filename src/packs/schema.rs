@@ -83,6 +83,8 @@ pub(super) struct Stack {
     pub audited: Vec<String>,
     #[serde(default)]
     pub attention_modules: Vec<String>,
+    #[serde(default)]
+    pub carrying: Vec<String>,
 }
 
 /// Objects whose predicates say which platform runs.
@@ -156,6 +158,8 @@ pub enum Decorator {
     Overload,
     /// Decorates a class, and leaves its constructor and attributes as they are.
     Class,
+    /// Makes an object of a class that keeps its attributes and is called in a way of its own.
+    Storage,
     /// Makes the constructor of a class from its annotations.
     Dataclass,
 }

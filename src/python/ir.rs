@@ -748,4 +748,13 @@ impl Module {
             }
         }
     }
+
+    /// Whether what stands in a scope runs when the module is imported: in the module itself or the body of a class in it.
+    pub fn runs_at_import(&self, scope: ScopeId) -> bool {
+        match self[scope].kind {
+            ScopeKind::Module => true,
+            ScopeKind::Class(_) => self.runs_at_import(self[scope].parent),
+            _ => false,
+        }
+    }
 }

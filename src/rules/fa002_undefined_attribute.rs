@@ -120,14 +120,19 @@ pub fn lacking(linker: &Linker<'_>, class: ClassRef, mentioned: &FxHashSet<Symbo
     if mro.open || mro.classes.iter().any(dynamic) || is_open(linker, &mro.classes) {
         return Vec::new();
     }
-    if !table.is_constructed(class) && is_abstract(linker, class) {
+    if !table.is_constructed(class) && (is_abstract(linker, class) || is_mixin(linker, class)) {
         return Vec::new();
     }
     linker.assuming_self(class, || {
         let mut reads: BTreeMap<Symbol, Vec<(ModId, ExprId)>> = BTreeMap::new();
+        let mut certain: Option<Vec<FnRef>> = None;
         for f in running(linker, class, mentioned) {
             for (id, expr) in failing_reads(linker, class, f) {
-                if let ExprKind::Attribute(_, attr) = linker.module(id)[expr].kind {
+                let ExprKind::Attribute(_, attr) = linker.module(id)[expr].kind else { continue };
+                // Somebody calls a method of this name on something: that may be a relative that has the attribute.
+                if !a_relative_has(linker, f, attr)
+                    || certain.get_or_insert_with(|| certainly_running(linker, class, mentioned)).contains(&f)
+                {
                     reads.entry(attr).or_default().push((id, expr));
                 }
             }
@@ -150,14 +155,59 @@ fn is_abstract(linker: &Linker<'_>, class: ClassRef) -> bool {
     mro.classes.iter().any(|owner| {
         let module = linker.module(owner.module);
         module[module[owner.class].scope].names.keys().any(|&name| {
-            matches!(linker.class_member(class, name).single(), Some(Value::Function(f)) if {
-                let module = linker.module(f.module);
-                module[f.function].decorators.iter().any(|&decorator| {
-                    module.dotted(decorator).is_some_and(|path| path.rsplit('.').next().is_some_and(|last| last.starts_with("abstract")))
-                })
-            })
+            matches!(linker.class_member(class, name).single(), Some(Value::Function(f)) if linker.is_abstract(*f))
         })
     })
+}
+
+/// Nothing makes objects of the class, and it has no way to set up one of its own: it is there for others to inherit.
+fn is_mixin(linker: &Linker<'_>, class: ClassRef) -> bool {
+    ["__init__", "__new__"].iter().all(|method| linker.class_member(class, Symbol::new(method)) == Resolution::Missing)
+        && matches!(linker.fields(class), Some(None))
+}
+
+/// Some class that shares a method has the attribute.
+fn a_relative_has(linker: &Linker<'_>, f: FnRef, attr: Symbol) -> bool {
+    let Some(owner) = linker.method_class(f.module, f.function) else { return false };
+    linker.program.class_table().descendants(owner).any(|relative| exists(linker, relative, attr))
+}
+
+/// What an object of the class runs for sure: inherited methods only if something calls them on an object of this very
+/// class, or if they are what runs a method that the class had to supply.
+fn certainly_running(linker: &Linker<'_>, class: ClassRef, mentioned: &FxHashSet<Symbol>) -> Vec<FnRef> {
+    let called = |name: Symbol| {
+        linker.program.mentions().reads_of(name).iter().any(|&(id, expr)| match linker.module(id)[expr].kind {
+            ExprKind::Attribute(object, _) => match linker.eval(id, object) {
+                Resolution::Found(values) => values.iter().any(|v| matches!(v, Value::Instance(c, _) if *c == class)),
+                _ => false,
+            },
+            _ => false,
+        })
+    };
+    let supplied = |attr: Symbol| {
+        let is_own = linker.own_member(class, attr) != Resolution::Missing;
+        is_own
+            && linker.mro(class).is_some_and(|mro| {
+                mro.classes[1..].iter().any(|&base| {
+                matches!(linker.own_member(base, attr).single(), Some(&Value::Function(f)) if linker.is_stub(f))
+            })
+            })
+    };
+    let completed = |name: Symbol| {
+        methods(linker, class, name).into_iter().any(|f| {
+            self_reads(linker, f).into_iter().any(|(id, expr)| match linker.module(id)[expr].kind {
+                ExprKind::Attribute(_, attr) => supplied(attr),
+                _ => false,
+            })
+        })
+    };
+    let Some(mro) = linker.mro(class) else { return Vec::new() };
+    let inherited = mro.classes[1..].iter().flat_map(|owner| {
+        let module = linker.module(owner.module);
+        module[module[owner.class].scope].names.keys().copied()
+    });
+    let names = inherited.filter(|name| mentioned.contains(name)).filter(|&name| called(name) || completed(name));
+    running(linker, class, &names.collect())
 }
 
 /// The functions that an object of the class runs: special methods, the class's own methods, inherited ones that
@@ -246,18 +296,20 @@ fn supers(linker: &Linker<'_>, class: ClassRef, f: FnRef) -> Vec<FnRef> {
     let mut found = Vec::new();
     for expr in &module.exprs[range.start as usize..range.end as usize] {
         let ExprKind::Attribute(object, attr) = expr.kind else { continue };
-        let through = match &module[object].kind {
-            ExprKind::Call(call) => module.dotted(call.callee).as_deref() == Some("super"),
-            // Base.method(self, ..)
-            ExprKind::Name(_) | ExprKind::Attribute(..) => {
-                matches!(linker.eval(f.module, object).single(), Some(Value::Class(c)) if mro.classes.contains(c))
+        let order = match &module[object].kind {
+            ExprKind::Call(call) if module.dotted(call.callee).as_deref() == Some("super") => {
+                mro.classes[at + 1..].to_vec()
             }
-            _ => false,
+            // Base.method(self, ..) looks where Base would.
+            ExprKind::Name(_) | ExprKind::Attribute(..) => match linker.eval(f.module, object).single() {
+                Some(&Value::Class(base)) if mro.classes.contains(&base) => {
+                    linker.mro(base).map(|mro| mro.classes.clone()).unwrap_or_default()
+                }
+                _ => continue,
+            },
+            _ => continue,
         };
-        if !through {
-            continue;
-        }
-        for next in &mro.classes[at + 1..] {
+        for next in &order {
             if let Resolution::Found(values) = linker.own_member(*next, attr) {
                 found.extend(values.iter().filter_map(|value| match value {
                     Value::Function(f) => Some(*f),

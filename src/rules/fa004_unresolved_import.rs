@@ -25,7 +25,7 @@
 //!
 //! - <https://docs.python.org/3/reference/import.html#namespace-packages>
 
-use super::sources::{finding, over, report_merged};
+use super::sources::{Extent, finding, over_program, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, absolute};
@@ -47,45 +47,44 @@ impl Rule for UnresolvedImport {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        let program = context.program;
-        let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
-        found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
+        let found = over_program(context, |linker, id, extent| check_module(context, linker, id, extent));
         report_merged(context, sink, found, "imported here too");
     }
 }
 
-fn check_module(
-    context: &Context<'_>,
-    linker: &Linker<'_>,
-    id: ModId,
-    attention_only: bool,
-) -> Vec<((ModId, String), Finding)> {
+/// One cause: a name in one module, or throughout a package that others stand on.
+type Cause = (Option<ModId>, String);
+
+fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: Extent) -> Vec<(Cause, Finding)> {
     let module = linker.module(id);
     let mut found = Vec::new();
     for stmt in &module.stmts {
-        let Some((span, symbol, message)) = failing_import(linker, id, &stmt.kind, attention_only) else { continue };
-        if linker.truth_of_guard(id, stmt.guard, stmt.span.start) == Truth::No
+        let Some((span, symbol, message)) = failing_import(linker, id, &stmt.kind, extent) else { continue };
+        let truth = linker.truth_of_guard(id, stmt.guard, stmt.span.start);
+        if truth == Truth::No
+            || extent == Extent::Import && !(truth == Truth::Yes && module.runs_at_import(stmt.scope))
             || linker.is_protected(id, stmt.guard, Protection::Import)
             || linker.is_behind_open_question(id, stmt.guard)
         {
             continue;
         }
         let mut item = finding(context, &INFO, id, span, symbol.clone(), message);
-        item.help = explain(linker, &symbol);
-        found.push(((id, symbol), item));
+        let cause = if extent == Extent::Import {
+            item.help = Some("`fa-doctor pin` lists versions that fit together".to_owned());
+            (None, symbol)
+        } else {
+            item.help = explain(linker, &symbol);
+            (Some(id), symbol)
+        };
+        found.push((cause, item));
     }
     found
 }
 
 /// Place, symbol and message of an import that certainly fails.
-fn failing_import(
-    linker: &Linker<'_>,
-    id: ModId,
-    kind: &StmtKind,
-    attention_only: bool,
-) -> Option<(Span, String, String)> {
+fn failing_import(linker: &Linker<'_>, id: ModId, kind: &StmtKind, extent: Extent) -> Option<(Span, String, String)> {
     let module = linker.module(id);
-    let concerns = |name: &str| !attention_only || linker.program.packs.is_attention(name);
+    let concerns = |name: &str| extent != Extent::Attention || linker.program.packs.is_attention(name);
     match kind {
         StmtKind::Import(import) => {
             if linker.program.locate(&import.module) != Located::Missing || !concerns(&import.module) {

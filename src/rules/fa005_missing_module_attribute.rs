@@ -26,7 +26,7 @@
 //! - <https://docs.python.org/3/reference/datamodel.html#module-attributes>
 
 use super::fa001_undefined_name::is_evaluated;
-use super::sources::{finding, over, related, report_merged};
+use super::sources::{Extent, finding, over_program, related, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, Value};
@@ -48,9 +48,7 @@ impl Rule for MissingModuleAttribute {
     }
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
-        let program = context.program;
-        let mut found = over(context, &program.audited, |linker, id| check_module(context, linker, id, false));
-        found.extend(over(context, &program.importers, |linker, id| check_module(context, linker, id, true)));
+        let found = over_program(context, |linker, id, extent| check_module(context, linker, id, extent));
         report_merged(context, sink, found, "read here too");
     }
 }
@@ -58,8 +56,9 @@ impl Rule for MissingModuleAttribute {
 /// One cause: the attribute, for the package that reads it.
 type Cause = (String, Option<String>);
 
-fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention_only: bool) -> Vec<(Cause, Finding)> {
+fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: Extent) -> Vec<(Cause, Finding)> {
     let module = linker.module(id);
+    let attention_only = extent == Extent::Attention;
     let mut found = Vec::new();
     for (index, expr) in module.exprs.iter().enumerate() {
         let ExprKind::Attribute(object, attr) = expr.kind else { continue };
@@ -82,7 +81,9 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention
             continue;
         }
         let spelled = module.slice(module[object].span);
-        if linker.truth_of_guard(id, expr.guard, expr.span.start) == Truth::No
+        let truth = linker.truth_of_guard(id, expr.guard, expr.span.start);
+        if truth == Truth::No
+            || extent == Extent::Import && !(truth == Truth::Yes && module.runs_at_import(expr.scope))
             || linker.is_protected(id, expr.guard, Protection::Attribute)
             || linker.is_known_attribute(id, expr.guard, spelled, attr)
             || linker.is_behind_open_question(id, expr.guard)
@@ -100,6 +101,9 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, attention
                 .map(|(name, version)| format!("{name} {version}"))
                 .unwrap_or_else(|| "the installed package".to_owned());
             item.related.push(related(context, *target, 0, format!("`{}`, from {version}", node.name)));
+        }
+        if extent == Extent::Import {
+            item.help = Some("`fa-doctor pin` lists versions that fit together".to_owned());
         }
         found.push(((symbol, item.package.clone()), item));
     }

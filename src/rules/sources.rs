@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{Context, RuleInfo, Sink};
 use crate::finding::{Finding, Related, Severity};
-use crate::link::{Linker, ModId, Reached, Usage};
+use crate::link::{Linker, ModId, Reach, Reached, Usage};
 use crate::python::ir::{ScopeId, Span};
 
 /// A finding at `span` of a module: an error, without help, related places or fix.
@@ -47,6 +47,30 @@ pub(super) fn finding(
 pub(super) fn related(context: &Context<'_>, id: ModId, offset: u32, message: impl Into<String>) -> Related {
     let module = context.program.source(id);
     Related { path: module.path.clone(), line: module.position(offset).0, message: message.into(), root: module.root }
+}
+
+/// How much of a module is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// Everything.
+    Whole,
+    /// What concerns attention modules.
+    Attention,
+    /// What certainly runs when it is imported.
+    Import,
+}
+
+/// Runs a check over everything that is audited, each module to its extent.
+pub(super) fn over_program<T: Send>(
+    context: &Context<'_>,
+    check: impl Fn(&Linker<'_>, ModId, Extent) -> Vec<T> + Sync,
+) -> Vec<T> {
+    let program = context.program;
+    let carried: Vec<ModId> = program.carried.iter().map(|carried| carried.module).collect();
+    let mut found = over(context, &program.audited, |linker, id| check(linker, id, Extent::Whole));
+    found.extend(over(context, &program.importers, |linker, id| check(linker, id, Extent::Attention)));
+    found.extend(over(context, &carried, |linker, id| check(linker, id, Extent::Import)));
+    found
 }
 
 /// Runs `check` over modules in parallel, in a stable order.
@@ -101,7 +125,10 @@ pub(super) fn judge<K>(context: &Context<'_>, findings: &mut [(K, Finding)]) {
     let reach = program.reach();
     let usage = Usage::new(program);
     for (_, finding) in findings {
-        let Some(&id) = modules.get(&finding.path) else { continue };
+        let Some(&id) = modules.get(&finding.path) else {
+            judge_carried(context, reach, finding);
+            continue;
+        };
         let reached = reach.of(program, id);
         let (severity, note) = if reached == Reached::Never {
             (Severity::Info, "nothing that is installed imports this module")
@@ -117,6 +144,33 @@ pub(super) fn judge<K>(context: &Context<'_>, findings: &mut [(K, Finding)]) {
             Some(help) => format!("{note}; {help}"),
             None => note.to_owned(),
         });
+    }
+}
+
+/// Judges a finding in a module that audited ones stand on by the one in use that needs it.
+fn judge_carried(context: &Context<'_>, reach: &Reach, finding: &mut Finding) {
+    let program = context.program;
+    let levels = [
+        (Reached::Normally, Severity::Error),
+        (Reached::Conditionally, Severity::Warning),
+        (Reached::Never, Severity::Info),
+    ];
+    for (least, severity) in levels {
+        let roots: Vec<ModId> = program.audited.iter().copied().filter(|&id| reach.of(program, id) >= least).collect();
+        let carried = program.carried_by(&roots).into_iter().find(|carried| {
+            program.module(carried.module).is_some_and(|m| m.path == finding.path && m.root == finding.root)
+        });
+        if let Some(carried) = carried {
+            finding.severity = severity;
+            let name = program.node(carried.by).name;
+            finding.related.push(related(
+                context,
+                carried.by,
+                carried.offset,
+                format!("`{name}` cannot be imported without it"),
+            ));
+            return;
+        }
     }
 }
 

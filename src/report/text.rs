@@ -25,13 +25,26 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
         finding.severity == Severity::Info && !report.in_full && !report.fail_on.includes(Severity::Info)
     };
     // What is merely good to know comes first and short: it is the end that people see.
+    let mut first: Vec<(&Finding, usize)> = Vec::new();
     for finding in report.findings.iter().filter(|finding| brief(finding)) {
+        let alike = |(other, _): &&mut (&Finding, usize)| {
+            other.code == finding.code && other.root == finding.root && other.path == finding.path
+        };
+        match first.iter_mut().find(alike) {
+            Some((_, more)) => *more += 1,
+            None => first.push((finding, 0)),
+        }
+    }
+    let shortened = !first.is_empty();
+    for (finding, more) in first {
         let path = printable(&view.place(finding.root, &finding.path));
         let group = titled(finding, style).element(origin(path, finding.line));
         writeln!(out, "{}", renderer(style).render(&[group]))?;
+        if more > 0 {
+            writeln!(out, "    and {more} more of the kind in this file")?;
+        }
     }
-    let shortened = report.findings.iter().filter(|finding| brief(finding)).count();
-    if shortened > 0 {
+    if shortened {
         writeln!(out)?;
     }
     for finding in report.findings.iter().filter(|finding| !brief(finding)) {
@@ -48,11 +61,11 @@ pub fn write(report: &Report, view: &dyn View, style: Style, out: &mut dyn Write
     for note in &report.notes {
         writeln!(out, "{}", wrap_after("note:", &style.bold("note:"), &printable(note), style.width))?;
     }
-    if shortened > 0 {
+    if shortened {
         let text = "findings of severity info are shortened; --verbose shows them in full";
         writeln!(out, "{}", wrap_after("note:", &style.bold("note:"), text, style.width))?;
     }
-    if shortened > 0 || !report.notes.is_empty() {
+    if shortened || !report.notes.is_empty() {
         writeln!(out)?;
     }
     summary(report, style, out)

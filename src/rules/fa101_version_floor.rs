@@ -54,9 +54,6 @@ impl Rule for VersionFloor {
             let Some(version) = caller.version() else { continue };
             for needs in context.packs.needs_of(&caller.name, &version) {
                 let Some(because) = &needs.because else { continue };
-                if shown_in_sources(&sink.findings, caller, needs) {
-                    continue;
-                }
                 for requirement in needs.requires.iter().filter_map(|need| need.of(&version)) {
                     let Some(range) = required_range(&requirement).filter(|_| machines.apply(&requirement, &[])) else {
                         continue;
@@ -67,6 +64,16 @@ impl Rule for VersionFloor {
                         continue;
                     }
                     let asks = format!("{}{}", requirement.name, range.to_string().replace(", ", ","));
+                    let shown = shown_in_sources(&mut sink.findings, caller, needs);
+                    if !shown.is_empty() {
+                        // What shows it concretely says what to do about it, too.
+                        for found in shown {
+                            let help = help(needs, callee, &asks);
+                            found.help =
+                                Some(found.help.take().map_or(help.clone(), |known| format!("{known}; {help}")));
+                        }
+                        continue;
+                    }
                     let mut found =
                         finding(&INFO, Severity::Warning, callee, &callee.metadata_path, 1, requirement.name.as_ref());
                     found.message = format!(
@@ -96,16 +103,17 @@ fn declares_unmet(caller: &Distribution, callee: &Distribution) -> bool {
     parsed.any(|requirement| required_range(&requirement).is_some_and(|range| !satisfies(&version, range)))
 }
 
-/// Whether a finding in the sources of `caller` names a module of what it needs.
-fn shown_in_sources(findings: &[Finding], caller: &Distribution, needs: &Needs) -> bool {
+/// The findings in the sources of `caller` that name a module of what it needs.
+fn shown_in_sources<'f>(findings: &'f mut [Finding], caller: &Distribution, needs: &Needs) -> Vec<&'f mut Finding> {
     let names = |found: &Finding, module: &String| {
         let in_symbol = found.symbol.split(['(', ':']).next().unwrap_or_default();
         in_symbol == module || in_symbol.starts_with(&format!("{module}."))
     };
     findings
-        .iter()
+        .iter_mut()
         .filter(|found| found.code.starts_with("FA00") && found.package.as_ref() == Some(&caller.display_name))
-        .any(|found| needs.modules.iter().any(|module| names(found, module)))
+        .filter(|found| needs.modules.iter().any(|module| names(found, module)))
+        .collect()
 }
 
 fn help(needs: &Needs, callee: &Distribution, asks: &str) -> String {

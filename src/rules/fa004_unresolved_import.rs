@@ -19,6 +19,9 @@
 //! The import is wrapped in `try`/`except ImportError` where a fallback is there to take over. Unsafe: whether the
 //! fallback is wanted is a judgement.
 //!
+//! Packages that the audited modules stand on (`carrying` in the rule packs, quack for one) are checked as far as importing
+//! an audited module imports them: whatever fails there fails the kernels.
+//!
 //! A package that is not installed at all is not reported: see FA102 for requirements.
 //!
 //! # References

@@ -19,6 +19,9 @@
 //!
 //! Install the version of the package that the caller was written for; no source is changed.
 //!
+//! Packages that the audited modules stand on (`carrying` in the rule packs) are checked for what they read while an
+//! audited module imports them.
+//!
 //! Modules that make names at run time (`__getattr__`, extensions, star imports of what is not here) are not judged.
 //!
 //! # References

@@ -18,7 +18,7 @@
 //! Install a version in the range that the finding names.
 //!
 //! The rule is silent where a finding in the sources (FA001 to FA007) or an unmet declared requirement (FA102) shows the
-//! same thing.
+//! same thing; the former then say in their help which version to install.
 //!
 //! # References
 //!

@@ -59,6 +59,11 @@ impl Mentions {
     pub fn reads_of(&self, name: Symbol) -> &[(ModId, ExprId)] {
         self.reads.get(&name).map_or(&[], Vec::as_slice)
     }
+
+    /// Whether a name or attribute of that name is read anywhere, or a string spells it.
+    pub(super) fn is_mentioned(&self, name: Symbol) -> bool {
+        self.reads.contains_key(&name) || self.tables.contains(&name)
+    }
 }
 
 /// Answers which functions are referred to.

@@ -111,6 +111,10 @@ impl Packs {
         }
         self.capability.tuple.extend(file.capability.tuple);
         self.capability.predicates.extend(file.capability.predicates);
+        self.selection.argument = file.selection.argument.or(self.selection.argument.take());
+        self.selection.supported.extend(file.selection.supported);
+        self.selection.chosen_by.extend(file.selection.chosen_by);
+        self.selection.names.extend(file.selection.names);
         self.consumed_keywords.extend(file.consumed_keywords);
         self.arguments.extend(file.arguments);
         self.gates.extend(file.gate);

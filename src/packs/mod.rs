@@ -12,7 +12,7 @@ pub use history::{Function, Returns};
 pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions};
 pub use load::PackError;
 pub use requirement::{Machines, required_name, required_range};
-pub use schema::{Argument, Capability, CapabilityTest, Decorator, Route};
+pub use schema::{Argument, Capability, CapabilityTest, Decorator, Route, Selection};
 pub use version::{Span, excluded, satisfies};
 
 use std::collections::BTreeMap;
@@ -44,6 +44,8 @@ pub struct Packs {
     pub platform_objects: Vec<String>,
     /// How sources ask for the compute capability.
     pub capability: Capability,
+    /// How sources choose between implementations by a number.
+    pub selection: Selection,
     /// Keywords that a preprocessor consumes, by dotted path of the callee.
     pub consumed_keywords: BTreeMap<String, Vec<String>>,
     /// What the arguments of attention functions mean, by name.

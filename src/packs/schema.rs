@@ -28,6 +28,8 @@ pub(super) struct File {
     #[serde(default)]
     pub capability: Capability,
     #[serde(default)]
+    pub selection: Selection,
+    #[serde(default)]
     pub consumed_keywords: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub arguments: BTreeMap<String, Argument>,
@@ -107,6 +109,23 @@ pub struct Capability {
     /// Methods of platform objects that compare it with their argument.
     #[serde(default)]
     pub predicates: BTreeMap<String, CapabilityTest>,
+}
+
+/// How sources choose between implementations by a number.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Selection {
+    /// The argument of attention functions that names the implementation.
+    pub argument: Option<String>,
+    /// Dotted paths of predicates that say whether the device supports one.
+    #[serde(default)]
+    pub supported: Vec<String>,
+    /// Dotted paths of functions that pick one.
+    #[serde(default)]
+    pub chosen_by: Vec<String>,
+    /// What a number stands for: "FA2".
+    #[serde(default)]
+    pub names: BTreeMap<String, String>,
 }
 
 /// How a predicate compares the device's capability with its argument, `(9, 0)` or `90`.

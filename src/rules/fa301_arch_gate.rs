@@ -71,7 +71,7 @@ impl Rule for ArchGate {
 }
 
 /// `sm_120` as (12, 0).
-fn capability(arch: &str) -> Option<(i64, i64)> {
+pub(super) fn capability(arch: &str) -> Option<(i64, i64)> {
     let number: i64 = arch.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()?;
     Some((number / 10, number % 10))
 }

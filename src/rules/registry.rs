@@ -26,5 +26,6 @@ pub fn all() -> &'static [&'static dyn Rule] {
         &super::fa301_arch_gate::ArchGate,
         &super::fa302_toolchain_too_old::ToolchainTooOld,
         &super::fa303_smem_over_capacity::SmemOverCapacity,
+        &super::fa401_silent_mask_loss::SilentMaskLoss,
     ]
 }

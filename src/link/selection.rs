@@ -1,0 +1,174 @@
+//! Which implementation sources choose on an assumed device: predicates that say whether one is supported, and functions
+//! that pick one by a number.
+
+use super::{Const, FnRef, Linker, ModId, Truth, Value};
+use crate::python::Symbol;
+use crate::python::ir::{ArgumentKind, BindingKind, Call, Constant, ExprId, ExprKind, GuardKind, Span, StmtKind};
+
+/// How deep predicates are followed into each other.
+const DEPTH: u32 = 4;
+
+/// What a function picks when it is asked for nothing in particular.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// The number.
+    pub value: i64,
+    /// The assignment that settles it.
+    pub module: ModId,
+    /// Its place.
+    pub span: Span,
+}
+
+impl Linker<'_> {
+    /// Whether a predicate, with these values of its parameters, can come out true. Its answer is a truth value, or a
+    /// tuple that starts with one.
+    pub fn may_hold(&self, f: FnRef, assumed: Vec<(Symbol, Const)>) -> bool {
+        self.assuming(f, assumed, || self.may_answer(f, DEPTH))
+    }
+
+    fn may_answer(&self, f: FnRef, depth: u32) -> bool {
+        let module = self.module(f.module);
+        let function = &module[f.function];
+        let mut returns = module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+            StmtKind::Return(value)
+                if self.truth_of_guard(f.module, stmt.guard, stmt.span.start) != Truth::No =>
+            {
+                Some(value)
+            }
+            _ => None,
+        });
+        returns.any(|value| value.is_some_and(|value| self.may_be_true(f.module, value, depth)))
+    }
+
+    fn may_be_true(&self, id: ModId, value: ExprId, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return true };
+        let module = self.module(id);
+        match &module[value].kind {
+            ExprKind::Tuple(items) => items.first().is_none_or(|&first| self.may_be_true(id, first, depth)),
+            ExprKind::Subscript(inner, index) if matches!(module[*index].kind, ExprKind::Constant(Constant::Int(0))) => {
+                self.may_be_true(id, *inner, depth)
+            }
+            ExprKind::Call(call) if self.truth(id, value).is_none() => match self.eval(id, call.callee).single() {
+                Some(&(Value::Function(f) | Value::Bound(f))) => self.may_answer(f, depth),
+                _ => true,
+            },
+            _ => self.truth(id, value) != Some(false),
+        }
+    }
+
+    /// Whether one of the predicates that packs name supports the number `value`, if one is installed.
+    pub fn is_supported(&self, value: i64) -> Option<bool> {
+        let predicate = self.program.packs.selection.supported.iter().find_map(|path| self.function_at(path))?;
+        Some(self.supports(predicate, value))
+    }
+
+    fn supports(&self, predicate: FnRef, value: i64) -> bool {
+        let parameter = self.module(predicate.module)[predicate.function].parameters.first().map(|p| p.name);
+        let assumed = parameter.map(|name| (name, Const::Int(value))).into_iter().collect();
+        self.may_hold(predicate, assumed)
+    }
+
+    /// The number that the function named in packs picks when it is asked for nothing in particular.
+    pub fn chosen(&self) -> Option<Choice> {
+        let path = self.program.packs.selection.chosen_by.iter();
+        path.into_iter().find_map(|path| self.choice(self.function_at(path)?))
+    }
+
+    /// The function that a dotted path names.
+    pub fn function_at(&self, path: &str) -> Option<FnRef> {
+        let (module, name) = path.rsplit_once('.')?;
+        let super::Located::Module(id) = self.program.locate(module) else { return None };
+        self.program.module(id)?;
+        match *self.module_member(id, Symbol::new(name)).single()? {
+            Value::Function(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// Runs through the assignments to what `f` returns, in order, with every parameter left at its default. A test that
+    /// nothing decides (a setting, an environment variable) does not hold.
+    fn choice(&self, f: FnRef) -> Option<Choice> {
+        let module = self.module(f.module);
+        let function = &module[f.function];
+        let scope = &module[function.scope];
+        let defaults: Vec<(Symbol, Const)> = function
+            .parameters
+            .iter()
+            .filter_map(|parameter| Some((parameter.name, self.constant(f.module, parameter.default?)?)))
+            .collect();
+        let returned = module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+            StmtKind::Return(Some(value)) => match module[value].kind {
+                ExprKind::Name(name) => Some(name),
+                _ => None,
+            },
+            _ => None,
+        });
+        let name = returned.last()?;
+        let mut bindings: Vec<_> = scope.names.get(&name)?.iter().map(|&binding| &module[binding]).collect();
+        bindings.sort_by_key(|binding| binding.span);
+        let mut chosen: Option<Choice> = None;
+        for binding in bindings {
+            let BindingKind::Value(value) = binding.kind else { return None };
+            let mut assumed = defaults.clone();
+            assumed.extend(chosen.as_ref().map(|choice| (name, Const::Int(choice.value))));
+            let next = self.assuming(f, assumed, || {
+                let conditions = module.conditions(binding.guard).take_while(|kind| !matches!(kind, GuardKind::Body(_)));
+                let runs = conditions.into_iter().all(|kind| match kind {
+                    GuardKind::Test { test, holds } => self.likely(f.module, test).unwrap_or(false) == holds,
+                    GuardKind::Handler(..) | GuardKind::Unreachable | GuardKind::Case | GuardKind::Loop => false,
+                    _ => true,
+                });
+                if runs { Some(self.picked(f.module, value)) } else { None }
+            });
+            match next {
+                Some(Some(value)) => chosen = Some(Choice { value, module: f.module, span: binding.span }),
+                // A value that is not known: so is the choice.
+                Some(None) => chosen = None,
+                None => {}
+            }
+        }
+        chosen
+    }
+
+    /// An integer, or one of two that a test decides.
+    fn picked(&self, id: ModId, value: ExprId) -> Option<i64> {
+        if let ExprKind::If(parts) = &self.module(id)[value].kind {
+            let part = if self.likely(id, parts[0])? { parts[1] } else { parts[2] };
+            return self.picked(id, part);
+        }
+        match self.constant(id, value)? {
+            Const::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The truth of a test, where what can be supported is supported: that its libraries load is for other rules.
+    fn likely(&self, id: ModId, test: ExprId) -> Option<bool> {
+        let module = self.module(id);
+        match &module[test].kind {
+            ExprKind::Not(inner) => self.likely(id, *inner).map(|known| !known),
+            ExprKind::And(items) | ExprKind::Or(items) => {
+                let settles = matches!(module[test].kind, ExprKind::Or(_));
+                let known: Vec<Option<bool>> = items.iter().map(|&item| self.likely(id, item)).collect();
+                if known.contains(&Some(settles)) {
+                    return Some(settles);
+                }
+                known.iter().all(Option::is_some).then_some(!settles)
+            }
+            ExprKind::Call(call) => self.truth(id, test).or_else(|| self.likely_supported(id, call)),
+            _ => self.truth(id, test),
+        }
+    }
+
+    fn likely_supported(&self, id: ModId, call: &Call) -> Option<bool> {
+        let [argument] = &call.arguments[..] else { return None };
+        if argument.kind != ArgumentKind::Positional {
+            return None;
+        }
+        let Const::Int(value) = self.constant(id, argument.value)? else { return None };
+        let callee = self.eval(id, call.callee);
+        let path = self.path_of(callee.single()?)?;
+        let known = self.program.packs.selection.supported.contains(&path);
+        known.then(|| self.function_at(&path)).flatten().map(|predicate| self.supports(predicate, value))
+    }
+}

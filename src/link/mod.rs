@@ -11,6 +11,7 @@ mod classes;
 mod condition;
 mod eval;
 mod fate;
+mod flow;
 mod guards;
 mod linker;
 mod modules;

@@ -29,14 +29,13 @@ impl Linker<'_> {
     fn may_answer(&self, f: FnRef, depth: u32) -> bool {
         let module = self.module(f.module);
         let function = &module[f.function];
-        let mut returns = module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
-            StmtKind::Return(value)
-                if self.truth_of_guard(f.module, stmt.guard, stmt.span.start) != Truth::No =>
-            {
-                Some(value)
-            }
-            _ => None,
-        });
+        let mut returns =
+            module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+                StmtKind::Return(value) if self.truth_of_guard(f.module, stmt.guard, stmt.span.start) != Truth::No => {
+                    Some(value)
+                }
+                _ => None,
+            });
         returns.any(|value| value.is_some_and(|value| self.may_be_true(f.module, value, depth)))
     }
 
@@ -45,14 +44,23 @@ impl Linker<'_> {
         let module = self.module(id);
         match &module[value].kind {
             ExprKind::Tuple(items) => items.first().is_none_or(|&first| self.may_be_true(id, first, depth)),
-            ExprKind::Subscript(inner, index) if matches!(module[*index].kind, ExprKind::Constant(Constant::Int(0))) => {
-                self.may_be_true(id, *inner, depth)
+            ExprKind::Subscript(inner, index)
+                if matches!(module[*index].kind, ExprKind::Constant(Constant::Int(0))) =>
+            {
+                match &module[*inner].kind {
+                    ExprKind::Call(call) => self.may_call_answer(id, call, depth),
+                    _ => self.may_be_true(id, *inner, depth),
+                }
             }
-            ExprKind::Call(call) if self.truth(id, value).is_none() => match self.eval(id, call.callee).single() {
-                Some(&(Value::Function(f) | Value::Bound(f))) => self.may_answer(f, depth),
-                _ => true,
-            },
+            ExprKind::Call(call) if self.truth(id, value).is_none() => self.may_call_answer(id, call, depth),
             _ => self.truth(id, value) != Some(false),
+        }
+    }
+
+    fn may_call_answer(&self, id: ModId, call: &Call, depth: u32) -> bool {
+        match self.eval(id, call.callee).single() {
+            Some(&(Value::Function(f) | Value::Bound(f))) => self.may_answer(f, depth),
+            _ => true,
         }
     }
 
@@ -112,7 +120,8 @@ impl Linker<'_> {
             let mut assumed = defaults.clone();
             assumed.extend(chosen.as_ref().map(|choice| (name, Const::Int(choice.value))));
             let next = self.assuming(f, assumed, || {
-                let conditions = module.conditions(binding.guard).take_while(|kind| !matches!(kind, GuardKind::Body(_)));
+                let conditions =
+                    module.conditions(binding.guard).take_while(|kind| !matches!(kind, GuardKind::Body(_)));
                 let runs = conditions.into_iter().all(|kind| match kind {
                     GuardKind::Test { test, holds } => self.likely(f.module, test).unwrap_or(false) == holds,
                     GuardKind::Handler(..) | GuardKind::Unreachable | GuardKind::Case | GuardKind::Loop => false,

@@ -114,6 +114,7 @@ impl Packs {
         self.selection.argument = file.selection.argument.or(self.selection.argument.take());
         self.selection.supported.extend(file.selection.supported);
         self.selection.chosen_by.extend(file.selection.chosen_by);
+        self.selection.priorities.extend(file.selection.priorities);
         self.selection.names.extend(file.selection.names);
         self.consumed_keywords.extend(file.consumed_keywords);
         self.arguments.extend(file.arguments);

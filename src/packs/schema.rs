@@ -123,6 +123,9 @@ pub struct Selection {
     /// Dotted paths of functions that pick one.
     #[serde(default)]
     pub chosen_by: Vec<String>,
+    /// Dotted paths of functions that list backends in the order in which they are tried.
+    #[serde(default)]
+    pub priorities: Vec<String>,
     /// What a number stands for: "FA2".
     #[serde(default)]
     pub names: BTreeMap<String, String>,

@@ -6,7 +6,7 @@
 //! or left out of the call that computes the attention. Where a number such as `fa_version` picks the implementation,
 //! every one that the architecture supports has to lose it, or the one that is chosen there.
 //!
-//! Without `--arch` only what is lost on every path is reported. An assert or raise that such an argument meets makes it
+//! Without `--arch` only what no path uses is reported, where something installed passes it. An assert or raise that such an argument meets makes it
 //! a gate (FA301), a warning in the log makes it known; a function that does not take the argument at all is FA003.
 //! Whatever is handed to something that cannot be followed counts as used.
 //!
@@ -33,7 +33,10 @@
 //!
 //! - <https://github.com/Dao-AILab/flash-attention>
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
+
+use rayon::prelude::*;
 
 use super::fa301_arch_gate::capability;
 use super::sources::{finding, judge, related};
@@ -64,19 +67,21 @@ impl Rule for SilentMaskLoss {
         let mut note = |arch: Option<&String>, found: Vec<Loss>| {
             for loss in found {
                 let known = losses.entry((loss.end.function, loss.end.parameter)).or_insert(loss);
-                known.arch.extend(arch.cloned());
+                known.arch.extend(arch.filter(|arch| !known.arch.contains(arch)).cloned());
             }
         };
+        let program = context.program;
+        program.mentions();
         if context.environment.arch.is_empty() {
-            note(None, of_device(&Linker::new(context.program), &entries, false));
+            note(None, of_device(&entries, false, || Linker::new(program)));
         }
         for arch in &context.environment.arch {
             if let Some((major, minor)) = capability(arch) {
-                let linker = Linker::for_architecture(context.program, major, minor);
-                note(Some(arch), of_device(&linker, &entries, true));
+                note(Some(arch), of_device(&entries, true, || Linker::for_architecture(program, major, minor)));
             }
         }
-        let mut findings: Vec<((), Finding)> = losses.values().map(|loss| ((), describe(context, loss))).collect();
+        let described = losses.values().filter_map(|loss| describe(context, loss));
+        let mut findings: Vec<((), Finding)> = described.map(|finding| ((), finding)).collect();
         judge(context, &mut findings);
         sink.findings.extend(findings.into_iter().map(|(_, finding)| finding));
     }
@@ -92,6 +97,8 @@ struct Loss {
     end: End,
     /// The implementations that lose it, if a number picks them.
     versions: Vec<i64>,
+    /// Another path uses it.
+    elsewhere: bool,
     /// The architectures on which it is lost; none: on all.
     arch: Vec<String>,
 }
@@ -99,6 +106,7 @@ struct Loss {
 /// A public attention function, and its arguments that change the mask.
 struct Entry {
     function: FnRef,
+    queries: Symbol,
     arguments: Vec<Symbol>,
 }
 
@@ -109,14 +117,24 @@ fn entries(context: &Context<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     for &id in &program.audited {
         let Some(module) = program.module(id) else { continue };
-        if program.reach().of(program, id) == Reached::Never {
-            continue;
-        }
+        let in_use = program.reach().of(program, id) == Reached::Normally;
         for (index, function) in module.functions.iter().enumerate() {
             let f = FnRef { module: id, function: FunctionId(index as u32) };
-            let named = |name: &str| function.parameters.iter().any(|parameter| &parameter.name == name);
-            let public = function.outer == Module::SCOPE && function.lambda.is_none() && !function.name.starts_with('_');
-            if !public || !QUERIES.iter().any(|name| named(name)) || linker.callee(&Value::Function(f)).is_none() {
+            let queries = function.parameters.iter().map(|parameter| parameter.name);
+            let queries = queries.into_iter().find(|name| QUERIES.contains(&name.as_str()));
+            let public =
+                function.outer == Module::SCOPE && function.lambda.is_none() && !function.name.starts_with('_');
+            let Some(queries) = queries.filter(|_| public) else { continue };
+            if linker.callee(&Value::Function(f)).is_none() {
+                continue;
+            }
+            // A module that nothing imports may still be for users to call.
+            let known = || {
+                linker
+                    .path_of(&Value::Function(f))
+                    .is_some_and(|path| context.packs.functions.iter().any(|of| of.is_at(&path)))
+            };
+            if !in_use && !known() {
                 continue;
             }
             let arguments = function.parameters.iter().map(|parameter| parameter.name);
@@ -124,7 +142,7 @@ fn entries(context: &Context<'_>) -> Vec<Entry> {
                 .filter(|name| context.packs.arguments.get(name.as_str()).is_some_and(|argument| argument.mask))
                 .collect();
             if !arguments.is_empty() {
-                entries.push(Entry { function: f, arguments });
+                entries.push(Entry { function: f, queries, arguments });
             }
         }
     }
@@ -134,31 +152,43 @@ fn entries(context: &Context<'_>) -> Vec<Entry> {
 /// What queries are called.
 const QUERIES: &[&str] = &["q", "qkv", "query"];
 
-/// What is lost on the device that `linker` assumes.
-fn of_device(linker: &Linker<'_>, entries: &[Entry], known_device: bool) -> Vec<Loss> {
-    let mut losses = Vec::new();
-    for entry in entries {
-        let (numbers, chosen) = versions(linker, entry.function, known_device);
-        for &argument in &entry.arguments {
-            losses.extend(lost(linker, entry.function, argument, &numbers, chosen));
-        }
-    }
-    losses
+/// What is lost on the device that the linkers assume.
+fn of_device<'p>(entries: &[Entry], known_device: bool, linker: impl Fn() -> Linker<'p> + Sync) -> Vec<Loss> {
+    let parts: Vec<Vec<Loss>> = entries
+        .par_iter()
+        .map(|entry| {
+            let linker = linker();
+            let (numbers, chosen) = versions(&linker, entry.function, known_device);
+            let arguments = entry.arguments.iter();
+            arguments.flat_map(|&argument| lost(&linker, entry, argument, &numbers, chosen)).collect()
+        })
+        .collect();
+    parts.into_iter().flatten().collect()
 }
 
 fn lost(
     linker: &Linker<'_>,
-    f: FnRef,
+    entry: &Entry,
     argument: Symbol,
     numbers: &[(Symbol, i64)],
     chosen: Option<i64>,
 ) -> Vec<Loss> {
+    let (f, queries) = (entry.function, entry.queries);
+    let elsewhere = LazyCell::new(|| {
+        let nothing_known = Linker::new(linker.program);
+        Follower::new(&nothing_known).follow(f, argument, Vec::new()) != Fate::Dropped
+    });
     let follow = |assumed: Vec<(Symbol, Const)>| {
         let mut follower = Follower::new(linker);
-        (follower.follow(f, argument, assumed) == Fate::Dropped).then_some(follower.ends)
+        let dropped = follower.follow(f, argument, assumed.clone()) == Fate::Dropped;
+        // Where not even the queries go anywhere, no attention is computed: a stand-in, a fake for tracing.
+        let mut of_queries = Follower::new(linker);
+        let computes = dropped && of_queries.follow(f, queries, assumed) != Fate::Dropped;
+        (computes && (*elsewhere || of_queries.launched)).then_some(follower.ends)
     };
     let loss = |ends: Vec<End>, versions: Vec<i64>| {
-        let make = |end| Loss { entry: f, argument, end, versions: versions.clone(), arch: Vec::new() };
+        let (elsewhere, arch) = (*elsewhere, Vec::new());
+        let make = |end| Loss { entry: f, argument, end, versions: versions.clone(), elsewhere, arch: arch.clone() };
         ends.into_iter().map(make).collect()
     };
     if numbers.is_empty() {
@@ -211,8 +241,14 @@ fn versions(linker: &Linker<'_>, f: FnRef, known_device: bool) -> (Vec<(Symbol, 
     (numbers.into_iter().map(|number| (parameter.name, number)).collect(), chosen)
 }
 
-fn describe(context: &Context<'_>, loss: &Loss) -> Finding {
+/// The finding; none where no path uses the argument and nothing that is installed asks for it.
+fn describe(context: &Context<'_>, loss: &Loss) -> Option<Finding> {
     let linker = Linker::new(context.program);
+    let calls = calls(&linker, loss);
+    let plainly = calls.iter().any(|call| call.passed == Some(true));
+    if !loss.elsewhere && !plainly {
+        return None;
+    }
     let End { function: f, parameter, .. } = loss.end;
     let module = context.program.source(f.module);
     let function = &module[f.function];
@@ -232,8 +268,10 @@ fn describe(context: &Context<'_>, loss: &Loss) -> Finding {
         on => format!(" on {on}"),
     };
     let consequence = consequence(context, loss);
-    let message =
-        format!("no error is raised: `{}()` accepts `{parameter}` and does not use it{on}: {consequence}", function.name);
+    let message = format!(
+        "no error is raised: `{}()` accepts `{parameter}` and does not use it{on}: {consequence}",
+        function.name
+    );
     let mut item = finding(context, &INFO, f.module, span, format!("{path}({parameter})"), message);
     item.arch.clone_from(&loss.arch);
     for &(caller, call) in &loss.end.through {
@@ -243,21 +281,23 @@ fn describe(context: &Context<'_>, loss: &Loss) -> Finding {
     if let Some(read) = read_elsewhere(module, f.function, parameter) {
         item.related.push(related(context, f.module, read, format!("`{parameter}` is used here, on another path")));
     }
-    let passed = passes(&linker, loss);
-    if !passed.is_empty() && passed.iter().all(|(_, plain)| !plain) {
+    if !calls.is_empty() && !plainly {
         item.severity = Severity::Warning;
     }
-    for ((id, call), plain) in passed {
-        let note = if plain { "passed here" } else { "passed here under a condition" };
-        let at = context.program.source(id)[call].span.start;
-        item.related.push(related(context, id, at, format!("`{}` is {note}", loss.argument)));
+    for call in calls {
+        let Some(plain) = call.passed else { continue };
+        let note = if plain { "passed here" } else { "passed here, where it has a value" };
+        let at = context.program.source(call.module)[call.expr].span.start;
+        item.related.push(related(context, call.module, at, format!("`{}` is {note}", loss.argument)));
     }
     let advice = "leave the argument out, or take an implementation that honours it";
     item.help = Some(match item.severity {
-        Severity::Warning => format!("what is installed passes it only under a condition of its own; in your own calls {advice}"),
+        Severity::Warning => {
+            format!("nothing that is installed is known to pass it on this path; in your own calls {advice}")
+        }
         _ => advice.to_owned(),
     });
-    item
+    Some(item)
 }
 
 fn consequence(context: &Context<'_>, loss: &Loss) -> String {
@@ -272,8 +312,16 @@ fn read_elsewhere(module: &Module, function: FunctionId, parameter: Symbol) -> O
     read.filter(|&at| module[at].usage == Usage::Load).map(|at| module[at].span.start).min()
 }
 
-/// The installed calls of the entry that pass the argument, and whether they do so whatever happens.
-fn passes(linker: &Linker<'_>, loss: &Loss) -> Vec<((ModId, ExprId), bool)> {
+/// An installed call of the entry.
+struct Caller {
+    module: ModId,
+    expr: ExprId,
+    /// It passes the argument: whatever happens, or where it has a value.
+    passed: Option<bool>,
+}
+
+/// The installed calls of the entry.
+fn calls(linker: &Linker<'_>, loss: &Loss) -> Vec<Caller> {
     let program = linker.program;
     let entry = program.source(loss.entry.module);
     let name = entry[loss.entry.function].name;
@@ -293,11 +341,10 @@ fn passes(linker: &Linker<'_>, loss: &Loss) -> Vec<((ModId, ExprId), bool)> {
             let position = entry[loss.entry.function].parameters.iter().position(|p| p.name == loss.argument);
             let by_name = arguments.keywords.iter().find(|(name, _)| *name == loss.argument).map(|(_, at)| *at);
             let by_position = || position.and_then(|position| arguments.positional.get(position).copied());
-            let Some(index) = by_name.or_else(by_position).flatten() else { continue };
-            let value = call.arguments[index].value;
-            if !is_neutral(linker, id, value, loss.argument) {
-                found.push(((id, at), is_plain(linker, id, value, loss.argument)));
-            }
+            let value = by_name.or_else(by_position).flatten().map(|index| call.arguments[index].value);
+            let value = value.filter(|&value| !is_neutral(linker, id, value, loss.argument));
+            let passed = value.map(|value| is_plain(linker, id, value, loss.argument));
+            found.push(Caller { module: id, expr: at, passed });
         }
     }
     found
@@ -305,15 +352,19 @@ fn passes(linker: &Linker<'_>, loss: &Loss) -> Vec<((ModId, ExprId), bool)> {
 
 fn is_neutral(linker: &Linker<'_>, id: ModId, value: ExprId, argument: Symbol) -> bool {
     let module = linker.module(id);
-    let neutral = linker.program.packs.arguments.get(argument.as_str()).map(|a| a.neutral.as_slice()).unwrap_or_default();
+    let neutral =
+        linker.program.packs.arguments.get(argument.as_str()).map(|a| a.neutral.as_slice()).unwrap_or_default();
     neutral.iter().any(|known| known == module.slice(module[value].span))
         || linker.constant(id, value) == Some(Const::None)
 }
 
-/// The value does not come from a branch that may not be taken.
+/// The value comes neither from a branch that may not be taken nor from an attribute that something else has set.
 fn is_plain(linker: &Linker<'_>, id: ModId, value: ExprId, argument: Symbol) -> bool {
     let module = linker.module(id);
-    let ExprKind::Name(name) = module[value].kind else { return true };
+    let name = match module[value].kind {
+        ExprKind::Name(name) => name,
+        ref kind => return !matches!(kind, ExprKind::Attribute(..)),
+    };
     let Some(scope) = linker.binding_scope(module, module[value].scope, name) else { return true };
     let reaching = linker.candidates(id, scope, name, Some(linker.place(id, value)));
     reaching.into_iter().map(|binding| &module[binding]).any(|binding| {

@@ -6,9 +6,9 @@
 //! or left out of the call that computes the attention. Where a number such as `fa_version` picks the implementation,
 //! every one that the architecture supports has to lose it, or the one that is chosen there.
 //!
-//! Without `--arch` only what no path uses is reported, where something installed passes it. An assert or raise that such an argument meets makes it
-//! a gate (FA301), a warning in the log makes it known; a function that does not take the argument at all is FA003.
-//! Whatever is handed to something that cannot be followed counts as used.
+//! Without `--arch` only what no path uses is reported, where something installed passes it. An assert or raise that such
+//! an argument meets makes it a gate (FA301), a warning in the log makes it known; a function that does not take the
+//! argument at all is FA003. Whatever is handed to something that cannot be followed counts as used.
 //!
 //! # Why is this bad
 //!
@@ -326,7 +326,7 @@ fn calls(linker: &Linker<'_>, loss: &Loss) -> Vec<Caller> {
     let entry = program.source(loss.entry.module);
     let name = entry[loss.entry.function].name;
     let mut found = Vec::new();
-    for &(id, mention) in program.mentions().of(name) {
+    for &(id, mention) in program.mentions().reads_of(name) {
         let module = linker.module(id);
         let calls = module.exprs.iter().enumerate().filter_map(|(at, expr)| match &expr.kind {
             ExprKind::Call(call) if call.callee == mention => Some((ExprId(at as u32), call)),

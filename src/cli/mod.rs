@@ -143,9 +143,7 @@ pub enum Command {
     #[command(after_help = "Example:\n  fa-doctor config")]
     Config(config::ConfigArgs),
     /// Print a completion script
-    #[command(
-        after_help = "Example:\n  fa-doctor completions bash > ~/.local/share/bash-completion/completions/fa-doctor"
-    )]
+    #[command(after_help = "Example:\n  source <(fa-doctor completions bash)")]
     Completions(completions::CompletionsArgs),
     /// Print or write the manual pages
     #[command(after_help = "Example:\n  fa-doctor man ~/.local/share/man/man1")]

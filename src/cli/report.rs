@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use super::Status;
 use super::args::{CheckArgs, GlobalArgs, HardwareArgs, TargetArgs, heading};
+use super::{Failure, Status};
 use crate::progress::Progress;
 use crate::report::Workplace;
 use crate::report::issue::{self, Attachment};
@@ -36,8 +36,9 @@ pub struct ReportArgs {
 
 /// Prints the block. The exit code says whether there is a block, not what is in it.
 pub fn run(args: &ReportArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
-    let results = [("probe", &args.probe), ("smoke", &args.smoke)];
-    let attachments = results.into_iter().filter_map(|(title, path)| Some(attachment(title, path.as_deref()?)));
+    let results = [("probe", "dsl", &args.probe), ("smoke", "stages", &args.smoke)];
+    let attachments =
+        results.into_iter().filter_map(|(title, part, path)| Some(attachment(title, part, path.as_deref()?)));
     let attachments = attachments.collect::<anyhow::Result<Vec<_>>>()?;
     let settings = args.checks.settings(&args.hardware, None)?;
     let request = args.target.request(&settings);
@@ -51,9 +52,15 @@ pub fn run(args: &ReportArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     Ok(Status::Clean.into())
 }
 
-fn attachment(title: &'static str, path: &Path) -> anyhow::Result<Attachment> {
+/// The result of a subcommand, known by a `part` that it has.
+fn attachment(title: &'static str, part: &str, path: &Path) -> anyhow::Result<Attachment> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()))?;
     let value: serde_json::Value =
         serde_json::from_str(&text).with_context(|| format!("`{}` is not a JSON result of {title}", path.display()))?;
+    // Whatever else a file holds is not for an issue.
+    if value.get("schema").is_none() || value.get(part).is_none() {
+        let hint = format!("make one with `fa-doctor {title} --format json > {title}.json`");
+        return Err(Failure::new(format!("`{}` is not a JSON result of {title}", path.display()), hint).into());
+    }
     Ok(Attachment { title, json: serde_json::to_string_pretty(&value)? })
 }

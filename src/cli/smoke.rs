@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::Args;
 
 use super::args::{GlobalArgs, TextOrJson, heading};
@@ -55,7 +54,10 @@ pub fn run(args: &SmokeArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         let hint = "Name the executable, as: fa-doctor smoke --python .venv/bin/python";
         return Err(Failure::new(format!("{} is not a python executable", python.display()), hint).into());
     }
-    let executable = std::env::current_exe().context("cannot find this program to run it as a child")?;
+    let executable = std::env::current_exe().map_err(|error| {
+        let message = format!("cannot find this program, to run it as a child: {error}");
+        Failure::unchecked(message, "Where /proc is not mounted, mount it: `mount -t proc proc /proc`")
+    })?;
     let options = Options {
         device: args.device,
         arch: args.arch.clone(),

@@ -162,8 +162,13 @@ fn smoke(result: Smoke) -> NodeResult {
         facts.insert(GPU.to_owned(), device.name);
         facts.insert(DRIVER.to_owned(), device.driver);
     }
+    let broken = result.backends.into_iter().filter(|backend| matches!(backend.verdict.as_str(), "wrong" | "raises"));
+    let broken: Vec<_> = broken.collect();
+    // Packages that fail are told one by one; the stage that sums them up adds what to do.
     let failed = result.stages.into_iter().filter(|stage| stage.verdict == "fail");
-    let stages = failed.map(|stage| Problem {
+    let (sum, failed): (Vec<_>, Vec<_>) = failed.partition(|stage| stage.name == "backends" && !broken.is_empty());
+    let advice = sum.into_iter().find_map(|stage| stage.advice);
+    let stages = failed.into_iter().map(|stage| Problem {
         source: "smoke",
         severity: (!stage.unchecked).then_some(Severity::Error),
         code: stage.name,
@@ -173,8 +178,7 @@ fn smoke(result: Smoke) -> NodeResult {
         message: stage.message,
         help: stage.advice,
     });
-    let broken = result.backends.into_iter().filter(|backend| matches!(backend.verdict.as_str(), "wrong" | "raises"));
-    let backends = broken.map(|backend| Problem {
+    let backends = broken.into_iter().map(|backend| Problem {
         source: "smoke",
         severity: Some(Severity::Error),
         code: format!("{} {}", backend.name, backend.verdict),
@@ -182,7 +186,7 @@ fn smoke(result: Smoke) -> NodeResult {
         line: None,
         symbol: backend.version.map(|version| format!("{} {version}", backend.name)),
         message: backend.message,
-        help: None,
+        help: advice.clone(),
     });
     NodeResult { is_scan: false, facts, problems: stages.chain(backends).collect() }
 }
@@ -220,6 +224,18 @@ mod tests {
             assert!(parse(text).starts_with("`x.json` is not a result of fa-doctor"), "{text}");
         }
         assert!(parse("{\"schema\": 2}").starts_with("`x.json` has schema 2"));
+    }
+
+    #[test]
+    fn a_package_that_fails_is_told_once() {
+        let text = r#"{"schema": 1, "device": null, "stages": [
+            {"name": "cases", "verdict": "pass", "message": "", "advice": null},
+            {"name": "backends", "verdict": "fail", "message": "1 of 2 is wrong", "advice": "replace it"}],
+            "backends": [{"name": "fa4", "version": "4.0", "verdict": "wrong", "message": "off by 1"},
+            {"name": "fa2", "version": "2.8", "verdict": "right", "message": ""}]}"#;
+        let result = NodeResult::parse(Path::new("x"), text).expect("a result");
+        let shown: Vec<_> = result.problems.iter().map(|p| (p.code.as_str(), p.help.as_deref())).collect();
+        assert_eq!(shown, [("fa4 wrong", Some("replace it"))]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::native::table::{Cell, Row};
 
 /// The style sheet.
 const CSS: &str = include_str!("html.css");
-/// More findings than this start closed.
+/// With more errors than this, or with more findings where they are no errors, all start closed.
 const OPEN: usize = 20;
 
 /// Writes the page.
@@ -36,9 +36,9 @@ pub fn write(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Resul
     )?;
     let code = view.device_code();
     header(report, &headline, !code.is_empty(), out)?;
-    gates(report, out)?;
     findings(report, view, out)?;
     incomplete(report, out)?;
+    gates(report, out)?;
     device_code(&code, out)?;
     capabilities(&report.capabilities, out)?;
     packages(report, out)?;
@@ -81,9 +81,9 @@ fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> i
     }
     writeln!(out, "<nav aria-label=\"On this page\">")?;
     let sections = [
-        (!gate_chain(report).is_empty(), "gates", "Architecture gates"),
         (true, "findings", "Findings"),
         (!report.incomplete.is_empty(), "incomplete", "Not checked"),
+        (!gate_chain(report).is_empty(), "gates", "Architecture gates"),
         (code, "device-code", "Device code"),
         (!report.capabilities.functions.is_empty(), "capabilities", "Capabilities"),
         (!environment.packages.is_empty(), "packages", "Packages"),
@@ -94,9 +94,12 @@ fn header(report: &Report, headline: &str, code: bool, out: &mut dyn Write) -> i
     writeln!(out, "</nav>\n</header>")
 }
 
-/// Findings that are gates on the way of an architecture; their order in a file is the order in which they are met.
+/// Findings that are gates, a file and an architecture at a time; their order in a file is the order in which they are
+/// met.
 fn gate_chain(report: &Report) -> Vec<&Finding> {
-    report.findings.iter().filter(|finding| finding.name == "arch-gate").collect()
+    let mut gates: Vec<_> = report.findings.iter().filter(|finding| finding.name == "arch-gate").collect();
+    gates.sort_by_key(|gate| (gate.root, &gate.path, &gate.arch, gate.line));
+    gates
 }
 
 fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -104,22 +107,24 @@ fn gates(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if gates.is_empty() {
         return Ok(());
     }
-    let arch = escape(&report.environment.arch.join(", "));
-    writeln!(out, "<section id=\"gates\">\n<h2>Architecture gates on the way of {arch}</h2>")?;
-    for chain in gates.chunk_by(|a, b| (a.root, &a.path) == (b.root, &b.path)) {
-        let file = chain.first().map_or("", |gate| gate.path.as_str());
-        writeln!(out, "<h3><code>{}</code></h3>\n<ul class=\"gates\">", escape(file))?;
-        for gate in chain {
-            writeln!(
-                out,
-                "<li class=\"{kind}\"><b class=\"tag\">{kind}</b> {} <a href=\"#{}\">line {}</a></li>",
-                inline(&gate.message),
-                anchor(report, gate),
-                gate.line,
-                kind = gate.severity.as_str(),
-            )?;
+    writeln!(out, "<section id=\"gates\">\n<h2>Architecture gates, in the order they are met</h2>")?;
+    for file in gates.chunk_by(|a, b| (a.root, &a.path) == (b.root, &b.path)) {
+        writeln!(out, "<h3><code>{}</code></h3>", escape(file.first().map_or("", |gate| &gate.path)))?;
+        for chain in file.chunk_by(|a, b| a.arch == b.arch) {
+            let arch = chain.first().map_or(String::new(), |gate| gate.arch.join(", "));
+            writeln!(out, "<h4>{}</h4>\n<ul class=\"gates\">", escape(&arch))?;
+            for gate in chain {
+                writeln!(
+                    out,
+                    "<li class=\"{kind}\"><b class=\"tag\">{kind}</b> {} <a href=\"#{}\">line {}</a></li>",
+                    inline(&gate.message),
+                    anchor(report, gate),
+                    gate.line,
+                    kind = gate.severity.as_str(),
+                )?;
+            }
+            writeln!(out, "</ul>")?;
         }
-        writeln!(out, "</ul>")?;
     }
     writeln!(out, "</section>")
 }
@@ -231,15 +236,22 @@ fn findings(report: &Report, view: &dyn View, out: &mut dyn Write) -> io::Result
         writeln!(out, "<fieldset>\n<legend class=\"skip\">Hide</legend>")?;
         for kind in kinds {
             let name = kind.as_str();
-            writeln!(out, "<label><input type=\"checkbox\" id=\"hide-{name}\"> hide {name}s</label>")?;
+            let plural = if kind == Severity::Info { "" } else { "s" };
+            writeln!(out, "<label><input type=\"checkbox\" id=\"hide-{name}\"> hide {name}{plural}</label>")?;
         }
         writeln!(out, "</fieldset>")?;
     }
     // On a page the worst comes first; in a terminal it would scroll away.
     let mut sorted: Vec<_> = report.findings.iter().collect();
     sorted.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let errors = sorted.iter().take_while(|finding| finding.severity == Severity::Error).count();
     for finding in sorted {
-        let open = if finding.severity != Severity::Info && report.findings.len() <= OPEN { " open" } else { "" };
+        let few = match finding.severity {
+            Severity::Error => errors <= OPEN,
+            Severity::Warning => report.findings.len() <= OPEN,
+            Severity::Info => false,
+        };
+        let open = if few { " open" } else { "" };
         writeln!(
             out,
             "<details class=\"finding {kind}\" id=\"{id}\"{open}>\n<summary><span class=\"tag\">{kind} {code}</span> {name} \

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::markdown::{self, code, fenced};
+use super::private::published;
 use super::{Report, View};
 use crate::environment::RootId;
 use crate::environment::gpu::Hardware;
@@ -57,7 +58,7 @@ pub fn write(report: &Report, view: &dyn View, attachments: &[Attachment], out: 
         writeln!(block, "</details>\n")?;
     }
     let home = std::env::home_dir().map(|home| home.display().to_string());
-    let text = without_homes(&String::from_utf8_lossy(&block), home.as_deref());
+    let text = published(&String::from_utf8_lossy(&block), home.as_deref(), &report.environment.roots);
     out.write_all(text.as_bytes())
 }
 
@@ -87,42 +88,10 @@ fn machine(hardware: &Hardware, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Home folders as `~`: this user's, and any other under the usual roofs.
-fn without_homes(text: &str, home: Option<&str>) -> String {
-    let mut text = match home.filter(|home| home.len() > 1) {
-        Some(home) => text.replace(home, "~"),
-        None => text.to_owned(),
-    };
-    for roof in ["/home/", "/Users/", "\\Users\\"] {
-        let mut rest = text.as_str();
-        let mut shortened = String::with_capacity(text.len());
-        while let Some(at) = rest.find(roof) {
-            let after = &rest[at + roof.len()..];
-            let name =
-                after.find(|c: char| !(c.is_alphanumeric() || matches!(c, '.' | '_' | '-'))).unwrap_or(after.len());
-            shortened.push_str(&rest[..at]);
-            shortened.push_str(if name > 0 { "~" } else { roof });
-            rest = &after[name..];
-        }
-        shortened.push_str(rest);
-        text = shortened;
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::report::sample;
-
-    #[test]
-    fn homes_are_not_told() {
-        let shown = |text| without_homes(text, Some("/root"));
-        assert_eq!(shown("/root/.venv and /home/some.body/x, /Users/x"), "~/.venv and ~/x, ~");
-        assert_eq!(shown("`/home/`"), "`/home/`");
-        assert_eq!(shown("C:\\Users\\x-y\\z"), "C:~\\z");
-        assert_eq!(without_homes("/a/b", Some("/")), "/a/b");
-    }
 
     #[test]
     fn the_block_has_findings_machine_and_results_and_no_private_place() {

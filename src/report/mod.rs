@@ -12,6 +12,7 @@ pub mod json;
 pub mod junit;
 pub mod markdown;
 pub mod markup;
+mod private;
 #[cfg(test)]
 pub mod sample;
 pub mod sarif;

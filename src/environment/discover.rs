@@ -9,7 +9,23 @@ use super::target::{Target, prefix};
 
 /// The first of VIRTUAL_ENV, CONDA_PREFIX, ./.venv and python3 on PATH that is one.
 pub(super) fn without_target() -> Result<Vec<Target>, LoadError> {
-    search(Path::new(""), &|name| env::var_os(name))
+    let hook = hook(&|name| env::var_os(name), env::current_exe().ok());
+    search(Path::new(""), &|name| without(hook.as_deref(), name, env::var_os(name)?))
+}
+
+/// pre-commit activates an environment of its own for this program; the user's is meant.
+fn hook(variable: Variables<'_>, program: Option<PathBuf>) -> Option<PathBuf> {
+    let environment = variable("PRE_COMMIT").and_then(|_| variable("VIRTUAL_ENV")).map(PathBuf::from)?;
+    program?.starts_with(&environment).then_some(environment)
+}
+
+/// The value of a variable, without what leads into the environment of the hook.
+fn without(hook: Option<&Path>, name: &str, value: OsString) -> Option<OsString> {
+    let Some(hook) = hook else { return Some(value) };
+    match name {
+        "PATH" => env::join_paths(env::split_paths(&value).filter(|folder| !folder.starts_with(hook))).ok(),
+        _ => (!Path::new(&value).starts_with(hook)).then_some(value),
+    }
 }
 
 type Variables<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -115,6 +131,25 @@ mod tests {
         for part in ["VIRTUAL_ENV=", "CONDA_PREFIX: not set", "./.venv", "python3 on PATH", "hint:"] {
             assert!(text.contains(part), "{text}");
         }
+    }
+
+    #[test]
+    fn the_environment_of_a_hook_is_not_the_one_that_is_meant() {
+        let variables = |name: &str| match name {
+            "PRE_COMMIT" => Some("1".into()),
+            "VIRTUAL_ENV" => Some("cache/env".into()),
+            _ => None,
+        };
+        let program = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(hook(&variables, program("cache/env/bin/fa-doctor")), program("cache/env"));
+        assert_eq!(hook(&variables, program("elsewhere/bin/fa-doctor")), None);
+        assert_eq!(hook(&|name| variables(name).filter(|_| name != "PRE_COMMIT"), program("cache/env/bin/x")), None);
+        let hook = Some(Path::new("cache/env"));
+        assert_eq!(without(hook, "VIRTUAL_ENV", "cache/env".into()), None);
+        assert_eq!(without(hook, "CONDA_PREFIX", "conda".into()), Some("conda".into()));
+        let path = env::join_paths(["cache/env/bin", "user/bin"]).unwrap();
+        assert_eq!(without(hook, "PATH", path.clone()), Some("user/bin".into()));
+        assert_eq!(without(None, "PATH", path.clone()), Some(path));
     }
 
     #[test]

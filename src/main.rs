@@ -6,6 +6,9 @@ use clap::Parser;
 
 use fa_doctor::cli;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Stack of the thread that everything runs on, and of every worker. The parser recurses as deep as a source nests, and
 /// generated or hostile sources nest deep; what is not used is only reserved.
 const STACK: usize = 256 << 20;

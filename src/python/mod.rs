@@ -66,6 +66,7 @@ pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
     });
     let line_starts =
         std::iter::once(0).chain(memchr::memchr_iter(b'\n', decoded.text.as_bytes()).map(|at| at as u32 + 1)).collect();
+    let text_length = decoded.text.len();
     let module = Module {
         name: origin.name,
         is_package: origin.is_package,
@@ -76,7 +77,8 @@ pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
         utf8: decoded.utf8,
         lazy_annotations,
         line_starts,
-        exprs: Vec::new(),
+        // Growing a large arena touches its memory again and again; most sources have a longer text per expression.
+        exprs: Vec::with_capacity(text_length / 14),
         stmts: Vec::new(),
         scopes: Vec::new(),
         guards: Vec::new(),
@@ -88,10 +90,20 @@ pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
     };
     let mut lowering = Lowering::new(module);
     lowering.block(&body);
-    Ok(lowering.out)
+    let mut module = lowering.out;
+    module.shrink();
+    Ok(module)
 }
 
 impl Module {
     /// An empty span at the start of the file, for findings about the file as a whole.
     pub const TOP: Span = Span { start: 0, end: 0 };
+
+    /// Gives back what the arenas hold in reserve, once the index is complete.
+    fn shrink(&mut self) {
+        self.exprs.shrink_to_fit();
+        self.stmts.shrink_to_fit();
+        self.guards.shrink_to_fit();
+        self.bindings.shrink_to_fit();
+    }
 }

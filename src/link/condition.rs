@@ -449,8 +449,8 @@ pub(super) fn from_literal(constant: Constant) -> Option<Const> {
     Some(match constant {
         Constant::None => Const::None,
         Constant::Bool(value) => Const::Bool(value),
-        Constant::Int(value) => Const::Int(value),
-        Constant::Float(value) => Const::Float(value),
+        Constant::Int(value) => Const::Int(value.into()),
+        Constant::Float(text) => Const::Float(text.parse().ok()?),
         Constant::Str(text) => Const::Str(text),
         Constant::Ellipsis | Constant::Other => return None,
     })

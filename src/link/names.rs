@@ -146,7 +146,7 @@ impl<'p> Linker<'p> {
         if !module.errors.is_empty() {
             return Resolution::Unknown("a module that does not parse");
         }
-        let bindings = scope.names.get(&name).map(Vec::as_slice).unwrap_or_default();
+        let bindings = scope.names.get(&name).map(|bindings| bindings.as_slice()).unwrap_or_default();
         if bindings.iter().any(|&b| self.is_for_another_environment(id, b)) {
             return Resolution::Unknown("bound on another platform, or when something else is installed");
         }

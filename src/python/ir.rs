@@ -7,6 +7,8 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
 use super::symbol::Symbol;
 use crate::environment::RootId;
@@ -148,19 +150,19 @@ pub enum ExprKind {
     /// A literal.
     Constant(Constant),
     /// `(a, b)`
-    Tuple(Box<[ExprId]>),
+    Tuple(ThinVec<ExprId>),
     /// `[a, b]`
-    List(Box<[ExprId]>),
+    List(ThinVec<ExprId>),
     /// `{a, b}`
-    Set(Box<[ExprId]>),
+    Set(ThinVec<ExprId>),
     /// `{k: v, **d}`: no key for `**d`.
-    Dict(Box<[(Option<ExprId>, ExprId)]>),
+    Dict(ThinVec<(Option<ExprId>, ExprId)>),
     /// `lambda x: ..`
     Lambda(FunctionId),
     /// `a and b`
-    And(Box<[ExprId]>),
+    And(ThinVec<ExprId>),
     /// `a or b`
-    Or(Box<[ExprId]>),
+    Or(ThinVec<ExprId>),
     /// `not a`
     Not(ExprId),
     /// `-a`
@@ -168,7 +170,7 @@ pub enum ExprKind {
     /// `a + b`
     Binary(Operator, ExprId, ExprId),
     /// `a < b <= c`
-    Compare(ExprId, Box<[(Comparison, ExprId)]>),
+    Compare(ExprId, ThinVec<(Comparison, ExprId)>),
     /// `a if t else b`: test, then, else.
     If(Box<[ExprId; 3]>),
     /// `a[b]`
@@ -182,7 +184,7 @@ pub enum ExprKind {
     /// A comprehension or generator expression.
     Comprehension(Box<Comprehension>),
     /// `f"a{b}"`
-    FString(Box<[FStringPart]>),
+    FString(ThinVec<FStringPart>),
     /// Anything whose value no rule asks for; its parts are in the arena all the same.
     Other,
 }
@@ -230,9 +232,9 @@ pub enum Constant {
     /// `True`, `False`
     Bool(bool),
     /// An integer that fits.
-    Int(i64),
-    /// A float.
-    Float(f64),
+    Int(i32),
+    /// A float, in Rust's shortest notation.
+    Float(Symbol),
     /// A string, implicit concatenation joined.
     Str(Symbol),
     /// `...`
@@ -324,7 +326,7 @@ pub enum StmtKind {
     /// An expression on its own.
     Expr(ExprId),
     /// `a = b = value`
-    Assign(Box<[ExprId]>, ExprId),
+    Assign(ThinVec<ExprId>, ExprId),
     /// `a += value`
     AugAssign(ExprId, Operator, ExprId),
     /// `a: annotation = value`
@@ -336,7 +338,7 @@ pub enum StmtKind {
     /// `assert test, message`
     Assert(ExprId, Option<ExprId>),
     /// `del a, b`
-    Delete(Box<[ExprId]>),
+    Delete(ThinVec<ExprId>),
     /// `if`/`elif` with its test.
     If(ExprId),
     /// `while test`
@@ -449,6 +451,9 @@ pub struct Handler {
     pub body: Range<u32>,
 }
 
+/// The bindings of one name; few names have more than two.
+pub type Bindings = SmallVec<[BindingId; 2]>;
+
 /// A scope.
 #[derive(Debug)]
 pub struct Scope {
@@ -457,7 +462,7 @@ pub struct Scope {
     /// The scope around it (itself for the module).
     pub parent: ScopeId,
     /// What is bound in it, in source order.
-    pub names: FxHashMap<Symbol, Vec<BindingId>>,
+    pub names: FxHashMap<Symbol, Bindings>,
     /// Names declared `global` here.
     pub globals: Vec<Symbol>,
     /// Names declared `nonlocal` here.
@@ -756,5 +761,17 @@ impl Module {
             ScopeKind::Class(_) => self.runs_at_import(self[scope].parent),
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An environment has a million expressions.
+    #[test]
+    fn expressions_are_small() {
+        assert_eq!(size_of::<ExprKind>(), 16);
+        assert_eq!(size_of::<Expr>(), 40);
     }
 }

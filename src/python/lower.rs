@@ -428,7 +428,7 @@ impl<'a> Lowering<'a> {
             let classes = handler.type_.as_deref().map(|classes| {
                 let value = self.expr(classes);
                 match &self.out[value].kind {
-                    ExprKind::Tuple(elements) => elements.clone(),
+                    ExprKind::Tuple(elements) => elements.iter().copied().collect(),
                     _ => Box::from([value]),
                 }
             });

@@ -2,6 +2,7 @@
 
 use ruff_python_ast::{self as ast, Expr as Ast};
 use ruff_text_size::Ranged;
+use thin_vec::ThinVec;
 
 use super::ir::*;
 use super::lower::{Lowering, span};
@@ -50,7 +51,7 @@ impl<'a> Lowering<'a> {
         id
     }
 
-    fn exprs(&mut self, nodes: &'a [Ast]) -> Box<[ExprId]> {
+    fn exprs(&mut self, nodes: &'a [Ast]) -> ThinVec<ExprId> {
         nodes.iter().map(|node| self.expr(node)).collect()
     }
 
@@ -154,8 +155,8 @@ impl<'a> Lowering<'a> {
             Ast::StringLiteral(literal) => ExprKind::Constant(Constant::Str(Symbol::new(literal.value.to_str()))),
             Ast::BytesLiteral(_) => ExprKind::Constant(Constant::Other),
             Ast::NumberLiteral(literal) => ExprKind::Constant(match &literal.value {
-                ast::Number::Int(int) => int.as_i64().map_or(Constant::Other, Constant::Int),
-                ast::Number::Float(float) => Constant::Float(*float),
+                ast::Number::Int(int) => int.as_i32().map_or(Constant::Other, Constant::Int),
+                ast::Number::Float(float) => Constant::Float(Symbol::new(&float.to_string())),
                 ast::Number::Complex { .. } => Constant::Other,
             }),
             Ast::BooleanLiteral(literal) => ExprKind::Constant(Constant::Bool(literal.value)),

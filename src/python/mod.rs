@@ -105,5 +105,7 @@ impl Module {
         self.stmts.shrink_to_fit();
         self.guards.shrink_to_fit();
         self.bindings.shrink_to_fit();
+        self.scopes.shrink_to_fit();
+        self.functions.shrink_to_fit();
     }
 }

@@ -1,33 +1,36 @@
 //! Interned strings: the names and string literals of the sources.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use rustc_hash::{FxBuildHasher, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 /// An interned string that lives as long as the process. Copying and hashing it costs nothing, which is what the
-/// index is made of: one file of the attention stack mentions the same few hundred names thousands of times.
+/// index is made of: one file of the attention stack mentions the same few hundred names thousands of times. It is a
+/// thin pointer that aligns as the ids of the index do: half of an index is symbols and what lies beside them.
 #[derive(Clone, Copy, Eq)]
-pub struct Symbol(&'static str);
+#[repr(packed(4))]
+pub struct Symbol(&'static &'static str);
 
 const SHARDS: usize = 16;
 
-static INTERNED: LazyLock<[Mutex<FxHashSet<&'static str>>; SHARDS]> =
-    LazyLock::new(|| std::array::from_fn(|_| Mutex::new(HashSet::with_hasher(FxBuildHasher))));
+static INTERNED: LazyLock<[Mutex<FxHashMap<&'static str, Symbol>>; SHARDS]> =
+    LazyLock::new(|| std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(FxBuildHasher))));
 
 impl Symbol {
     /// The symbol of this text.
     pub fn new(text: &str) -> Symbol {
         let shard = (FxBuildHasher.hash_one(text) >> 7) as usize % SHARDS;
-        let mut set = INTERNED[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = set.get(text) {
-            return Symbol(known);
+        let mut known = INTERNED[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&known) = known.get(text) {
+            return known;
         }
         let kept: &'static str = Box::leak(text.into());
-        set.insert(kept);
-        Symbol(kept)
+        let symbol = Symbol(Box::leak(Box::new(kept)));
+        known.insert(kept, symbol);
+        symbol
     }
 
     /// Its text.
@@ -38,25 +41,26 @@ impl Symbol {
 
 impl PartialEq for Symbol {
     fn eq(&self, other: &Symbol) -> bool {
-        std::ptr::eq(self.0, other.0)
+        let (one, other) = (self.0, other.0);
+        std::ptr::eq(one, other)
     }
 }
 
 impl PartialEq<str> for Symbol {
     fn eq(&self, other: &str) -> bool {
-        self.0 == other
+        *self.0 == other
     }
 }
 
 impl PartialEq<&str> for Symbol {
     fn eq(&self, other: &&str) -> bool {
-        self.0 == *other
+        *self.0 == *other
     }
 }
 
 impl std::hash::Hash for Symbol {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        std::ptr::hash(self.0.as_ptr(), state);
+        std::ptr::hash(self.0, state);
     }
 }
 

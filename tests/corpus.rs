@@ -2,6 +2,7 @@
 //!
 //! `tests/corpus/expected/<name>.toml` lists the true findings of one environment with the reason why each is true,
 //! established by importing and running the packages themselves; anything else that the tool says is untrue.
+//! `tests/corpus/chains/<name>.toml` lists the gates of one environment for `--arch`, read from its sources by hand.
 //! The packages are prepared by `scripts/corpus.py`, which needs pip and a network, so these tests ask for it:
 //!
 //!     python3 scripts/corpus.py target/corpus
@@ -171,6 +172,60 @@ fn every_environment_has_its_true_findings_and_nothing_else() {
         }
     }
     assert!(report.is_empty(), "\n{report}");
+}
+
+/// One file of `tests/corpus/chains`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chains {
+    chain: Vec<Chain>,
+}
+
+/// The gates that these architectures meet.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Chain {
+    arch: Vec<String>,
+    /// Its number, its severity, its place, and what meets it.
+    gates: Vec<[String; 4]>,
+}
+
+/// What is wrong with the gates that are said of one architecture, a line each.
+fn gate_differences(site: &Path, arch: &str, chain: &Chain) -> Vec<String> {
+    let report = scan(&[site.to_path_buf()], &["--select", "FA301", "--arch", arch].map(String::from));
+    let said: BTreeSet<String> = report
+        .findings
+        .iter()
+        .map(|found| {
+            let number = found.message.strip_prefix("gate ").and_then(|rest| rest.split_once(" for "));
+            let number = number.map_or("", |(number, _)| number);
+            format!("{arch} {number} {} {}:{}", found.severity, found.path, found.line)
+        })
+        .collect();
+    let wanted = chain.gates.iter().map(|[number, severity, place, meets]| {
+        assert!(!meets.is_empty(), "{place}: what meets this gate?");
+        format!("{arch} {number} {severity} {place}")
+    });
+    let wanted: BTreeSet<String> = wanted.collect();
+    let missed = wanted.difference(&said).map(|gate| format!("missed   {gate}"));
+    missed.chain(said.difference(&wanted).map(|gate| format!("untrue   {gate}"))).collect()
+}
+
+#[test]
+#[ignore = "needs the released packages that scripts/corpus.py downloads"]
+fn every_architecture_meets_the_gates_of_its_sources_in_their_order() {
+    let corpus = corpus();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/chains");
+    let mut wrong = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        let chains: Chains = toml::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let site = corpus.join("envs").join(name(&file));
+        for chain in &chains.chain {
+            wrong.extend(chain.arch.iter().flat_map(|arch| gate_differences(&site, arch, chain)));
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Binding the arguments of a call to a signature, as `inspect.Signature.bind` does.
 
+use rustc_hash::FxHashMap;
+
 use super::signature::{Signature, SignatureParameter};
 use super::{Linker, ModId, Partial, Value};
 use crate::python::Symbol;
@@ -326,6 +328,25 @@ impl Linker<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Which argument of a call each parameter gets, where that is certain; `taken` parameters are filled before.
+    pub fn given(
+        &self,
+        arguments: &Arguments,
+        parameters: &[SignatureParameter],
+        taken: usize,
+    ) -> FxHashMap<Symbol, Option<usize>> {
+        let by_position = parameters
+            .iter()
+            .filter(|p| matches!(p.kind, ParameterKind::Normal | ParameterKind::PositionalOnly))
+            .map(|p| p.name)
+            .skip(taken);
+        let mut given: FxHashMap<Symbol, Option<usize>> =
+            by_position.zip(arguments.positional.iter().copied()).collect();
+        let named = |name| parameters.iter().any(|p| p.name == name && p.kind != ParameterKind::KwArgs);
+        given.extend(arguments.keywords.iter().copied().filter(|(name, _)| named(*name)));
+        given
     }
 
     /// The callable that a value comes down to, with the arguments of partials in front.

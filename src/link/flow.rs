@@ -6,7 +6,7 @@ use super::fate::{Fate, Follower, is_body, is_closed, is_raised_under};
 use super::{Const, FnRef, Linker, Resolution, Truth, Value};
 use crate::python::ir::{
     ArgumentKind, BindingId, BindingKind, Call, Comparison, Constant, ExprId, ExprKind, FStringPart, Function,
-    GuardKind, ParameterKind, Phase, ScopeId, ScopeKind, Stmt, StmtId, StmtKind, Usage,
+    GuardKind, Phase, ScopeId, ScopeKind, Stmt, StmtId, StmtKind, Usage,
 };
 use crate::python::{Module, Symbol};
 
@@ -346,7 +346,7 @@ impl<'f, 'l, 'p> Flow<'f, 'l, 'p> {
         };
         let mut worst = Fate::Dropped;
         for value in &values {
-            let Some((g, parameter, assumed)) = self.bound(value, call, index, context) else {
+            let Some(HandedOn { g, parameter, assumed }) = self.bound(value, call, index, context) else {
                 self.follower.launched = true;
                 return Fate::Used;
             };
@@ -362,13 +362,7 @@ impl<'f, 'l, 'p> Flow<'f, 'l, 'p> {
     }
 
     /// The function that a callee runs, the parameter that gets argument `index`, and what is known of the others.
-    fn bound(
-        &self,
-        value: &Value,
-        call: &Call,
-        index: usize,
-        context: usize,
-    ) -> Option<(FnRef, Symbol, Vec<(Symbol, Const)>)> {
+    fn bound(&self, value: &Value, call: &Call, index: usize, context: usize) -> Option<HandedOn> {
         let (linker, id) = (self.linker(), self.f.module);
         let callee = linker.callee(value)?;
         let g = callee.definition?;
@@ -379,16 +373,7 @@ impl<'f, 'l, 'p> Flow<'f, 'l, 'p> {
         let owner = linker.module(g.module);
         let parameters = &callee.signature.parameters;
         let arguments = linker.arguments(id, &call.arguments);
-        let by_position: Vec<Symbol> = parameters
-            .iter()
-            .filter(|p| matches!(p.kind, ParameterKind::Normal | ParameterKind::PositionalOnly))
-            .map(|p| p.name)
-            .skip(context)
-            .collect();
-        let mut given: FxHashMap<Symbol, Option<usize>> = FxHashMap::default();
-        given.extend(by_position.iter().copied().zip(arguments.positional.iter().copied()));
-        let named = |name| parameters.iter().any(|p| p.name == name && p.kind != ParameterKind::KwArgs);
-        given.extend(arguments.keywords.iter().copied().filter(|(name, _)| named(*name)));
+        let given = linker.given(&arguments, parameters, context);
         let parameter = given.iter().find(|(_, at)| **at == Some(index)).map(|(name, _)| *name)?;
         let open = arguments.more_positional || arguments.more_keywords;
         let assumed = owner[g.function].parameters.iter().filter_map(|other| {
@@ -402,7 +387,7 @@ impl<'f, 'l, 'p> Flow<'f, 'l, 'p> {
             };
             Some((other.name, known))
         });
-        Some((g, parameter, assumed.collect()))
+        Some(HandedOn { g, parameter, assumed: assumed.collect() })
     }
 
     /// An assert whose test depends on the parameter: it refuses the value, or (`assert x`) every other one.
@@ -501,6 +486,14 @@ impl<'f, 'l, 'p> Flow<'f, 'l, 'p> {
             self.note(Fate::Used);
         }
     }
+}
+
+/// Where a call hands an argument.
+struct HandedOn {
+    g: FnRef,
+    parameter: Symbol,
+    /// What is known of the other parameters.
+    assumed: Vec<(Symbol, Const)>,
 }
 
 enum Climb {

@@ -12,6 +12,14 @@ use crate::python::{Module, Symbol};
 /// How deep a chain of resolutions may go before it counts as Unknown.
 const DEPTH: u32 = 48;
 
+/// What a linker assumed, and what it knew under that, before [`Linker::enter`].
+pub struct Before {
+    parameters: FxHashMap<(FnRef, Symbol), Const>,
+    values: FxHashMap<(ModId, ExprId), Resolution>,
+    constants: FxHashMap<(ModId, ExprId), Option<Const>>,
+    truths: FxHashMap<(ModId, ExprId), Option<bool>>,
+}
+
 /// Answers questions about a [`Program`]. Cheap to make, not shared between threads.
 pub struct Linker<'p> {
     /// The program.
@@ -156,10 +164,29 @@ impl<'p> Linker<'p> {
 
     /// Runs `question` with parameters of `function` assumed to have these values.
     pub fn assuming<T>(&self, function: FnRef, values: Vec<(Symbol, Const)>, question: impl FnOnce() -> T) -> T {
-        let before = self.parameters.borrow().clone();
-        self.parameters.borrow_mut().extend(values.into_iter().map(|(name, value)| ((function, name), value)));
-        let answer = self.apart(question);
-        *self.parameters.borrow_mut() = before;
+        let before = self.enter(function, values);
+        let answer = question();
+        self.leave(before);
         answer
+    }
+
+    /// From here on, until [`Linker::leave`], parameters of `function` have these values.
+    pub fn enter(&self, function: FnRef, values: Vec<(Symbol, Const)>) -> Before {
+        let before = Before {
+            parameters: self.parameters.borrow().clone(),
+            values: self.values.take(),
+            constants: self.constants.take(),
+            truths: self.truths.take(),
+        };
+        self.parameters.borrow_mut().extend(values.into_iter().map(|(name, value)| ((function, name), value)));
+        before
+    }
+
+    /// Back to what was assumed before.
+    pub fn leave(&self, before: Before) {
+        self.parameters.replace(before.parameters);
+        self.values.replace(before.values);
+        self.constants.replace(before.constants);
+        self.truths.replace(before.truths);
     }
 }

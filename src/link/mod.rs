@@ -31,7 +31,7 @@ pub use classes::{ClassTable, Mro};
 pub use condition::Const;
 pub use fate::{End, Fate, Follower};
 pub use guards::{Protection, Truth};
-pub use linker::Linker;
+pub use linker::{Before, Linker};
 pub use modules::{Located, Node, NodeKind};
 pub use names::is_ancestor;
 pub use reach::{Reach, Reached};

@@ -31,12 +31,13 @@
 
 use rustc_hash::FxHashSet;
 
+use super::gate_syntax::{if_span, innermost_test, is_absence, is_asserted, is_refusal, one_line, text_of};
 use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Severity};
 use crate::link::{FnRef, Linker, Located, ModId, Resolution, Truth, Value};
 use crate::python::ir::{
-    Comparison, Constant, ExprId, ExprKind, FStringPart, FunctionId, GuardId, GuardKind, Span, StmtKind,
+    ArgumentKind, Call, Comparison, Constant, ExprId, ExprKind, FunctionId, GuardId, GuardKind, Span, StmtKind,
 };
 use crate::python::{Module, Symbol};
 
@@ -107,6 +108,7 @@ pub fn gates(context: &Context<'_>, major: i64, minor: i64) -> Vec<Gate> {
         minor,
         seen: FxHashSet::default(),
         passed: FxHashSet::default(),
+        chosen: false,
         chain: 0,
         gates: Vec::new(),
     };
@@ -114,7 +116,7 @@ pub fn gates(context: &Context<'_>, major: i64, minor: i64) -> Vec<Gate> {
     for &id in &context.program.audited {
         walk.chain += 1;
         for entry in exports(context, id) {
-            walk.function(entry);
+            walk.function(entry, &[]);
         }
     }
     let mut places = FxHashSet::default();
@@ -197,6 +199,8 @@ struct Walk<'c> {
     seen: FxHashSet<FnRef>,
     /// Tests of gates that were reported: what stands behind them is looked at as if they were open.
     passed: FxHashSet<(ModId, ExprId)>,
+    /// Inside a kernel class that the architecture has chosen.
+    chosen: bool,
     chain: usize,
     gates: Vec<Gate>,
 }
@@ -238,7 +242,7 @@ impl Walk<'_> {
                         chain,
                     });
                 }
-                None => methods.into_iter().for_each(|f| self.function(f)),
+                None => methods.into_iter().for_each(|f| self.function(f, &[])),
             }
         }
     }
@@ -257,11 +261,42 @@ impl Walk<'_> {
             && returns.next().is_none()
     }
 
-    fn function(&mut self, f: FnRef) {
+    /// Walks a function to which a call hands these values, as far as the architecture decides them.
+    fn function(&mut self, f: FnRef, given: &[(Symbol, (ModId, ExprId))]) {
         let program = self.context.program;
         if !program.packs.is_audited(&program.node(f.module).name) || !self.seen.insert(f) {
             return;
         }
+        if given.is_empty() {
+            return self.steps(f);
+        }
+        let assumed = |linker: &Linker<'_>| {
+            let known = given.iter().filter_map(|&(name, (id, value))| Some((name, linker.constant(id, value)?)));
+            known.collect::<Vec<_>>()
+        };
+        let before = self.linker.enter(f, assumed(&self.linker));
+        let others: Vec<_> = self.others.iter().map(|other| other.enter(f, assumed(other))).collect();
+        self.steps(f);
+        self.linker.leave(before);
+        self.others.iter().zip(others).for_each(|(other, before)| other.leave(before));
+    }
+
+    /// The arguments of a call that the architecture decides, by the parameter that gets each.
+    fn given(&self, id: ModId, call: &Call, callee: &Value) -> Vec<(Symbol, (ModId, ExprId))> {
+        let Some(known) = self.linker.callee(callee) else { return Vec::new() };
+        let arguments = self.linker.arguments(id, &call.arguments);
+        let given = self.linker.given(&arguments, &known.signature.parameters, 0);
+        let nothing_known = Linker::new(self.context.program);
+        let values = given.into_iter().filter_map(|(name, at)| Some((name, (id, call.arguments[at?].value))));
+        values
+            .filter(|&(_, (id, value))| {
+                self.linker.constant(id, value).is_some() && nothing_known.constant(id, value).is_none()
+            })
+            .collect()
+    }
+
+    fn steps(&mut self, f: FnRef) {
+        let program = self.context.program;
         let module = program.source(f.module);
         let function = &module[f.function];
         let mut steps: Vec<(u32, Step)> = Vec::new();
@@ -295,10 +330,16 @@ impl Walk<'_> {
                         _ => self.linker.eval(f.module, data.callee),
                     };
                     if let Resolution::Found(values) = callee {
-                        let next: Vec<FnRef> = values.iter().flat_map(|v| targets(&self.linker, v)).collect();
-                        for next in next {
-                            self.function(next);
+                        for value in &values {
+                            let given = self.given(f.module, data, value);
+                            let chosen = matches!(value, Value::Class(_)) && self.is_on_branch(f.module, call);
+                            self.callee(value, &given, chosen);
                         }
+                    }
+                    // `compile(kernel, ..)`: whatever it is handed to calls the object.
+                    if let Some(Value::Instance(class, Some(made))) = self.handed_over(f.module, data) {
+                        let chosen = self.is_on_branch(made.module, made.expr);
+                        self.callee(&Value::Instance(class, Some(made)), &[], chosen);
                     }
                 }
                 Step::Assert(test, message, span, guard) => self.assert(f, test, message, span, guard),
@@ -306,6 +347,39 @@ impl Walk<'_> {
                 Step::Refuse(value, guard) => self.refuse(f, value, guard, offset),
             }
         }
+    }
+
+    /// Walks what calling `value` runs.
+    fn callee(&mut self, value: &Value, given: &[(Symbol, (ModId, ExprId))], chosen: bool) {
+        let before = self.chosen;
+        self.chosen |= chosen;
+        for next in targets(&self.linker, value) {
+            self.function(next, given);
+        }
+        self.chosen = before;
+    }
+
+    /// The object that a call gets first, on its own or at the head of a starred list.
+    fn handed_over(&self, id: ModId, call: &Call) -> Option<Value> {
+        let first = call.arguments.first()?;
+        let value = match first.kind {
+            ArgumentKind::Positional => self.linker.eval(id, first.value),
+            ArgumentKind::Star => match *self.linker.eval(id, first.value).single()? {
+                Value::Sequence(at) => match &self.context.program.source(at.module)[at.expr].kind {
+                    ExprKind::List(items) | ExprKind::Tuple(items) => self.linker.eval(at.module, *items.first()?),
+                    _ => return None,
+                },
+                _ => return None,
+            },
+            _ => return None,
+        };
+        value.single().cloned()
+    }
+
+    /// The expression stands inside a branch that the architecture opens.
+    fn is_on_branch(&self, id: ModId, expr: ExprId) -> bool {
+        let data = &self.context.program.source(id)[expr];
+        self.path(id, data.guard, data.span.start).is_some_and(|path| path.on_branch)
     }
 
     /// The truth of a test on this architecture, if it is the architecture that decides.
@@ -319,8 +393,8 @@ impl Walk<'_> {
         let Some(path) = self.path(f.module, guard, span.start) else { return };
         let closed = self.by_architecture(f.module, test) == Some(false);
         let decided = self.linker.truth(f.module, test).is_some();
-        // An argument is asserted on a branch for this architecture.
-        let by_argument = !decided && path.on_branch;
+        // An argument is asserted on a branch for this architecture, or its absence in a kernel chosen for it.
+        let by_argument = !decided && (path.on_branch || self.chosen && is_absence(module, test));
         if !closed && !by_argument {
             return;
         }
@@ -469,58 +543,6 @@ struct Path {
     innermost: bool,
     /// Conditions that arguments decide.
     when: Vec<String>,
-}
-
-/// The test of an assert: what follows it is not a branch.
-fn is_asserted(module: &Module, test: ExprId) -> bool {
-    module.stmts.iter().any(|stmt| matches!(stmt.kind, StmtKind::Assert(t, _) if t == test))
-}
-
-fn innermost_test(module: &Module, guard: GuardId) -> Option<ExprId> {
-    module.conditions(guard).take_while(|kind| !matches!(kind, GuardKind::Body(_))).find_map(|kind| match kind {
-        GuardKind::Test { test, .. } if !is_asserted(module, test) => Some(test),
-        _ => None,
-    })
-}
-
-/// The head of the `if` that has this test.
-fn if_span(module: &Module, test: ExprId) -> Span {
-    let head = module.stmts.iter().find(|stmt| matches!(stmt.kind, StmtKind::If(t) if t == test));
-    let end = module[test].span.end;
-    head.map_or(module[test].span, |stmt| Span { start: stmt.span.start, end })
-}
-
-/// `return False`, `return False, "why"`.
-fn is_refusal(module: &Module, value: ExprId) -> bool {
-    match &module[value].kind {
-        ExprKind::Constant(Constant::Bool(false)) => true,
-        ExprKind::Tuple(items) => {
-            items.first().is_some_and(|&item| matches!(module[item].kind, ExprKind::Constant(Constant::Bool(false))))
-        }
-        _ => false,
-    }
-}
-
-/// The literal text of a message.
-fn text_of(module: &Module, expr: ExprId) -> String {
-    match &module[expr].kind {
-        ExprKind::Constant(Constant::Str(text)) => one_line(text),
-        ExprKind::FString(parts) => {
-            let text: String = parts
-                .iter()
-                .map(|part| match part {
-                    FStringPart::Text(text) => text.to_string(),
-                    FStringPart::Value { value, .. } => format!("{{{}}}", module.slice(module[*value].span)),
-                })
-                .collect();
-            one_line(&text)
-        }
-        _ => String::new(),
-    }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn describe(context: &Context<'_>, arch: &str, gate: &Gate, number: usize, of: usize) -> Finding {

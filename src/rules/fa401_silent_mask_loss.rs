@@ -207,7 +207,7 @@ fn versions(linker: &Linker<'_>, f: FnRef, known_device: bool) -> (Vec<(Symbol, 
     let module = linker.module(f.module);
     let function = &module[f.function];
     let Some(name) = linker.program.packs.selection.argument.as_deref() else { return (Vec::new(), None) };
-    let Some(parameter) = function.parameters.iter().find(|parameter| &parameter.name == name) else {
+    let Some(parameter) = function.parameters.iter().find(|parameter| parameter.name == name) else {
         return (Vec::new(), None);
     };
     let mut numbers: Vec<i64> = Vec::new();

@@ -24,6 +24,7 @@ pub mod fa301_arch_gate;
 pub mod fa302_toolchain_too_old;
 pub mod fa303_smem_over_capacity;
 pub mod fa401_silent_mask_loss;
+mod gate_syntax;
 mod libraries;
 #[cfg(test)]
 mod native_tests;

@@ -113,16 +113,20 @@ fn check_program(
     let Program { environment, packs, .. } = *program;
     let mut sink = Sink { incomplete: environment.incomplete.clone(), ..Sink::default() };
     let context = Context { environment, program, packs, glibc: options.glibc, native: Default::default() };
-    let rules: Vec<_> = registry::all()
-        .iter()
-        .filter(|rule| settings.selects(rule.info().code, rule.info().name) && run(rule.info()))
-        .collect();
+    let all = registry::all();
+    let wanted = |info: &RuleInfo| settings.selects(info.code, info.name) && run(info);
+    // What a rule says must not depend on which others are selected.
+    let needed = |info: &RuleInfo| {
+        wanted(info) || all.iter().any(|rule| wanted(rule.info()) && rule.builds_on().contains(&info.code))
+    };
+    let rules: Vec<_> = all.iter().filter(|rule| needed(rule.info())).collect();
     progress.steps("checking", rules.len());
     for rule in rules {
         progress.step(rule.info().code);
         rule.check(&context, &mut sink);
-        sink.ran.push(rule.info().code);
     }
+    let unwanted: Vec<&str> = all.iter().map(|rule| rule.info()).filter(|i| !wanted(i)).map(|i| i.code).collect();
+    sink.findings.retain(|finding| !unwanted.contains(&finding.code.as_str()));
     // Modules are read when something asks for them: only now is it known which could not be.
     sink.incomplete.extend(program.incomplete());
     sink.incomplete.extend(environment.unreadable());

@@ -20,7 +20,12 @@ pub struct Arity {
 impl Linker<'_> {
     /// The arity of a call; `None` if some path is not known, returns one value, or returns nothing at all.
     pub fn arity(&self, id: ModId, expr: ExprId) -> Option<Arity> {
-        let ExprKind::Call(call) = &self.module(id)[expr].kind else { return None };
+        let module = self.module(id);
+        let (inner, awaited) = match module[expr].kind {
+            ExprKind::Await(inner) => (inner, true),
+            _ => (expr, false),
+        };
+        let ExprKind::Call(call) = &module[inner].kind else { return None };
         let behind = self.behind_adapter(id, call);
         let call = behind.as_ref().unwrap_or(call);
         let Resolution::Found(values) = self.eval(id, call.callee) else { return None };
@@ -28,6 +33,9 @@ impl Linker<'_> {
         for value in &values {
             let (Value::Function(f) | Value::Bound(f)) = value else { return None };
             let bound = matches!(value, Value::Bound(_));
+            if self.module(f.module)[f.function].is_async != awaited {
+                return None;
+            }
             let (counts, shown_at) = self.counts_of_call(id, call, *f, bound)?;
             match &mut all {
                 Some(all) => all.counts.extend(counts),
@@ -64,7 +72,7 @@ impl Linker<'_> {
     fn counts(&self, f: FnRef) -> Option<(Vec<usize>, Option<u32>)> {
         let module = self.module(f.module);
         let function = &module[f.function];
-        if function.is_async || function.is_generator || function.falls_through || !self.keeps_result(f) {
+        if function.is_generator || function.falls_through || !self.keeps_result(f) {
             return None;
         }
         let mut counts = Vec::new();
@@ -97,6 +105,7 @@ impl Linker<'_> {
                 }
             },
             ExprKind::Call(call) => match self.eval(id, call.callee).single()? {
+                Value::Function(f) | Value::Bound(f) if self.module(f.module)[f.function].is_async => None,
                 Value::Function(f) => Some(self.counts_of_call(id, call, *f, false)?.0),
                 Value::Bound(f) => Some(self.counts_of_call(id, call, *f, true)?.0),
                 Value::Class(class) => {
@@ -120,12 +129,16 @@ impl Linker<'_> {
                 }
                 _ => None,
             },
+            ExprKind::List(_) | ExprKind::Binary(..) => match self.length(id, value)? {
+                (count, true) => Some(vec![count]),
+                _ => None,
+            },
             _ => None,
         }
     }
 
     /// The parameters whose value this call decides: constants passed, and constant defaults of what is not passed.
-    fn known_arguments(&self, id: ModId, call: &Call, f: FnRef, bound: bool) -> Vec<(Symbol, Const)> {
+    pub(super) fn known_arguments(&self, id: ModId, call: &Call, f: FnRef, bound: bool) -> Vec<(Symbol, Const)> {
         let module = self.module(f.module);
         let function = &module[f.function];
         let arguments = self.arguments(id, &call.arguments);

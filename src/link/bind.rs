@@ -4,8 +4,8 @@ use rustc_hash::FxHashMap;
 
 use super::signature::{Signature, SignatureParameter};
 use super::{Linker, ModId, Partial, Value};
-use crate::python::Symbol;
-use crate::python::ir::{Argument, ArgumentKind, BindingKind, ExprId, ExprKind, ParameterKind, StmtKind};
+use crate::python::ir::{Argument, ArgumentKind, BindingKind, ExprId, ExprKind, ParameterKind, Stmt, StmtKind, Usage};
+use crate::python::{Module, Symbol};
 
 /// The arguments of a call, starred ones counted where they can be.
 #[derive(Debug, Clone, Default)]
@@ -154,7 +154,7 @@ impl Linker<'_> {
     }
 
     /// Number of items of an iterable: the least, and whether that is all. `None` if nothing is known.
-    fn length(&self, id: ModId, expr: ExprId) -> Option<(usize, bool)> {
+    pub(super) fn length(&self, id: ModId, expr: ExprId) -> Option<(usize, bool)> {
         self.guarded((id, 6, expr.0), None, || self.search_length(id, expr))
     }
 
@@ -215,8 +215,7 @@ impl Linker<'_> {
             return Some((least, exact));
         }
         let here = module[expr].span.start;
-        for other in module.exprs.iter() {
-            // Any other mention may change it: handing the list on, or a method that is not known.
+        for (index, other) in module.exprs.iter().enumerate() {
             let ExprKind::Name(mentioned) = other.kind else { continue };
             if mentioned != name
                 || other.span.start == here
@@ -224,10 +223,10 @@ impl Linker<'_> {
             {
                 continue;
             }
-            if other.usage == crate::python::ir::Usage::Store {
+            if other.usage == Usage::Store {
                 continue;
             }
-            match self.growth(id, other.span.start, name) {
+            match self.growth(id, ExprId(index as u32)) {
                 Some((more, known)) if other.span.start < here => {
                     let certain = other.guard == made;
                     if certain {
@@ -244,6 +243,7 @@ impl Linker<'_> {
         for stmt in &module.stmts {
             if let StmtKind::AugAssign(target, _, added) = stmt.kind
                 && matches!(module[target].kind, ExprKind::Name(n) if n == name)
+                && self.binding_scope(module, stmt.scope, name) == Some(scope)
                 && stmt.span.start < here
             {
                 match self.length(id, added) {
@@ -258,15 +258,13 @@ impl Linker<'_> {
         Some((least, exact))
     }
 
-    /// How many items a mention of a list adds: the call around it, or a harmless read. `None` if that is not known.
-    fn growth(&self, id: ModId, start: u32, name: Symbol) -> Option<(usize, bool)> {
+    /// How many items a mention of a list adds: the call around it, or a harmless read. `None` if that is not known:
+    /// whoever is handed the list may change it.
+    fn growth(&self, id: ModId, mention: ExprId) -> Option<(usize, bool)> {
         let module = self.module(id);
         let call = module.exprs.iter().find_map(|expr| match &expr.kind {
             ExprKind::Call(call) => match module[call.callee].kind {
-                ExprKind::Attribute(list, method) if module[list].span.start == start => match module[list].kind {
-                    ExprKind::Name(n) if n == name => Some((method, call)),
-                    _ => None,
-                },
+                ExprKind::Attribute(list, method) if list == mention => Some((method, call)),
                 _ => None,
             },
             _ => None,
@@ -278,8 +276,7 @@ impl Linker<'_> {
                 ("index" | "count" | "copy" | "reverse" | "sort", _) => Some((0, true)),
                 _ => None,
             },
-            // `f(*list)`, `len(list)`, `list[i]`, `for x in list`: reads.
-            None => Some((0, true)),
+            None => is_only_read(module, mention).then_some((0, true)),
         }
     }
 
@@ -320,7 +317,7 @@ impl Linker<'_> {
                 let changed = module.exprs.iter().any(|other| {
                     matches!(other.kind, ExprKind::Name(n) if n == *name)
                         && other.span != here
-                        && other.usage == crate::python::ir::Usage::Load
+                        && other.usage == Usage::Load
                         && self.binding_scope(module, other.scope, *name) == Some(scope)
                         && !spread(other.span.start)
                 });
@@ -358,4 +355,46 @@ impl Linker<'_> {
         }
         (value, arguments)
     }
+}
+
+/// `f(*list)`, `len(list)`, `list[i]`, `list[i] = x`, `for x in list`, `list + other`: the list keeps its length.
+fn is_only_read(module: &Module, mention: ExprId) -> bool {
+    const READERS: &[&str] = &[
+        "len",
+        "list",
+        "tuple",
+        "sorted",
+        "sum",
+        "min",
+        "max",
+        "any",
+        "all",
+        "zip",
+        "enumerate",
+        "isinstance",
+        "print",
+    ];
+    let iterated = |stmt: &Stmt| matches!(stmt.kind, StmtKind::For(_, iter) if iter == mention);
+    module.stmts.iter().any(iterated)
+        || module.exprs.iter().any(|expr| match &expr.kind {
+            ExprKind::Call(call) => call.arguments.iter().any(|argument| {
+                let reader = || module.dotted(call.callee).is_some_and(|path| READERS.contains(&path.as_str()));
+                argument.value == mention && (argument.kind == ArgumentKind::Star || reader())
+            }),
+            ExprKind::Subscript(list, index) if *list == mention => match expr.usage {
+                Usage::Load => true,
+                Usage::Store => !matches!(module[*index].kind, ExprKind::Other),
+                Usage::Del => false,
+            },
+            ExprKind::Starred(list) | ExprKind::Not(list) => *list == mention,
+            ExprKind::Binary(_, left, right) => *left == mention || *right == mention,
+            ExprKind::Compare(left, rest) => *left == mention || rest.iter().any(|(_, right)| *right == mention),
+            ExprKind::Comprehension(of) => of.generators.iter().any(|(_, iter)| *iter == mention),
+            _ => false,
+        })
+        || module.stmts.iter().any(|stmt| match stmt.kind {
+            StmtKind::If(test) | StmtKind::While(test) => test == mention,
+            StmtKind::Return(value) => value == Some(mention),
+            _ => false,
+        })
 }

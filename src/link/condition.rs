@@ -2,9 +2,11 @@
 
 use pep440_rs::Version;
 
-use super::{ExprRef, FnRef, Linker, Located, ModId, Resolution, Value};
-use crate::python::Symbol;
-use crate::python::ir::{Call, Comparison, Constant, ExprId, ExprKind, Operator, StmtKind};
+use super::{ExprRef, FnRef, Linker, Located, ModId, Resolution, Value, absolute};
+use crate::python::ir::{
+    BindingKind, Call, Comparison, Constant, ExprId, ExprKind, Operator, ParameterKind, ScopeId, StmtKind,
+};
+use crate::python::{Module, Symbol};
 
 /// A value that is known before the program runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -142,11 +144,15 @@ impl Linker<'_> {
             },
             ExprKind::Call(call) => self.call_constant(id, call),
             ExprKind::Attribute(value, attr) => {
-                let known = self.attribute_constant(id, *value, *attr);
+                let known =
+                    self.attribute_constant(id, *value, *attr).or_else(|| self.signature_constant(id, *value, *attr));
                 if let Some(known) = known.or_else(|| self.device_attribute(id, *value, *attr)) {
                     return Some(known);
                 }
-                self.agreed(self.eval(id, expr))
+                self.agreed(self.eval(id, expr)).or_else(|| match self.eval(id, *value).single()? {
+                    Value::Module(owner) => self.only_value(*owner, Module::SCOPE, *attr),
+                    _ => None,
+                })
             }
             ExprKind::Name(name) => {
                 if let Some(function) = module.enclosing_function(module[expr].scope) {
@@ -155,10 +161,54 @@ impl Linker<'_> {
                         return Some(assumed.clone());
                     }
                 }
-                self.device_name(id, *name, self.place(id, expr)).or_else(|| self.agreed(self.eval(id, expr)))
+                self.device_name(id, *name, self.place(id, expr))
+                    .or_else(|| self.agreed(self.eval(id, expr)))
+                    .or_else(|| self.only_value(id, module[expr].scope, *name))
             }
             _ => None,
         }
+    }
+
+    /// The constant that the one binding of a name computes, here or where it is imported from:
+    /// `HAS_OPS = find_spec("flash_attn.ops") is not None`.
+    fn only_value(&self, id: ModId, scope: ScopeId, name: Symbol) -> Option<Const> {
+        let module = self.program.module(id)?;
+        let scope = self.binding_scope(module, scope, name)?;
+        let [only] = module[scope].names[&name].as_slice() else { return None };
+        if module.mutated.contains(&name) || (scope == Module::SCOPE && self.is_replaced(id, name)) {
+            return None;
+        }
+        match module[*only].kind {
+            BindingKind::Value(value) => self.constant(id, value),
+            BindingKind::ImportFrom(stmt) => {
+                let StmtKind::ImportFrom(import) = &module[stmt].kind else { return None };
+                match self.program.locate(&absolute(module, import.level, &import.module)?) {
+                    Located::Module(from) if from != id => {
+                        let key = (from, 9, import.name.as_str().as_ptr() as usize as u32);
+                        self.guarded(key, None, || self.only_value(from, Module::SCOPE, import.name))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The names of the parameters that `inspect.signature(f).parameters` and its like list.
+    fn signature_constant(&self, id: ModId, value: ExprId, attr: Symbol) -> Option<Const> {
+        let ExprKind::Call(call) = &self.module(id)[value].kind else { return None };
+        let keep: fn(ParameterKind) -> bool = match (self.spelled(id, call.callee)?.as_str(), attr.as_str()) {
+            ("inspect.signature", "parameters") => |_| true,
+            ("inspect.getfullargspec", "args") => {
+                |kind| matches!(kind, ParameterKind::PositionalOnly | ParameterKind::Normal)
+            }
+            ("inspect.getfullargspec", "kwonlyargs") => |kind| kind == ParameterKind::KeywordOnly,
+            _ => return None,
+        };
+        let [argument] = &call.arguments[..] else { return None };
+        let callee = self.callee(self.eval(id, argument.value).single()?)?;
+        let parameters = callee.signature.parameters.iter().filter(|parameter| keep(parameter.kind));
+        Some(Const::Tuple(parameters.map(|parameter| Const::Str(parameter.name)).collect()))
     }
 
     /// The constant that every value of a resolution comes down to.
@@ -288,6 +338,13 @@ impl Linker<'_> {
                 return self.program.packs.platform_predicate(&method, chosen).map(Const::Bool);
             }
         }
+        if let ExprKind::Attribute(names, method) = module[call.callee].kind
+            && &method == "keys"
+            && call.arguments.is_empty()
+            && let ExprKind::Attribute(signature, attr) = module[names].kind
+        {
+            return self.signature_constant(id, signature, attr);
+        }
         self.call_returns(id, call)
     }
 
@@ -300,6 +357,19 @@ impl Linker<'_> {
         if function.is_async || function.is_generator || function.falls_through || !self.keeps_result(f) {
             return None;
         }
+        let bound = matches!(resolved.single(), Some(Value::Bound(_)));
+        self.common_return(f).or_else(|| {
+            // `has_module("flash_attn")`: what is passed decides.
+            let known = self.known_arguments(id, call, f, bound);
+            let ask = || self.guarded((f.module, 10, f.function.0), None, || self.common_return(f));
+            if known.is_empty() || self.architecture().is_some() { None } else { self.assuming(f, known, ask) }
+        })
+    }
+
+    /// The constant that every return of a function gives.
+    fn common_return(&self, f: FnRef) -> Option<Const> {
+        let module = self.module(f.module);
+        let function = &module[f.function];
         let mut answer: Option<Const> = None;
         // An override that is not given leaves it to the device, if the device is what the other returns ask.
         let (mut open, mut of_device) = (false, true);

@@ -8,7 +8,7 @@ use super::value::BoundArgument;
 use super::{ClassRef, Const, ExprRef, FnRef, Linker, Located, ModId, Partial, Resolution, Truth, Value};
 use crate::packs::Decorator;
 use crate::python::Symbol;
-use crate::python::ir::{ArgumentKind, Call, ExprId, ExprKind, StmtKind};
+use crate::python::ir::{ArgumentKind, BindingKind, Call, ExprId, ExprKind, StmtKind};
 
 impl Linker<'_> {
     /// The place of an expression.
@@ -166,15 +166,17 @@ impl Linker<'_> {
 
     fn on_instance(&self, class: ClassRef, attr: Symbol) -> Resolution {
         let stored = self.stored_attribute(class, attr);
+        if let Some(method) = self.partial_method(class, attr).filter(|_| stored.is_empty()) {
+            return method;
+        }
         match self.class_member(class, attr) {
             Resolution::Found(values) => {
                 let bound = values.into_iter().map(|value| match value {
                     Value::Function(f) if self.is_property(f) => Resolution::Unknown("a property"),
-                    // Only a function defined in a class body binds its first parameter.
-                    Value::Function(f) => match (self.method_kind(f), self.module(f.module)[f.function].lambda) {
-                        (MethodKind::Static, _) => Resolution::one(Value::Function(f)),
-                        (_, Some(_)) => Resolution::Unknown("a lambda in a class"),
-                        (_, None) => Resolution::one(Value::Bound(f)),
+                    Value::Function(f) => match self.alias_of(class, attr) {
+                        Some(value) => self.on_instance_alias(value, f),
+                        None if self.method_kind(f) == MethodKind::Static => Resolution::one(Value::Function(f)),
+                        None => Resolution::one(Value::Bound(f)),
                     },
                     // A descriptor may be anything; plain values are themselves.
                     Value::Constant(c) => Resolution::one(Value::Constant(c)),
@@ -186,6 +188,60 @@ impl Linker<'_> {
             Resolution::Missing if !stored.is_empty() => Resolution::union(stored),
             _ if stored.is_empty() => Resolution::Unknown("an instance attribute that is not followed"),
             _ => Resolution::Unknown("an attribute that a base may define"),
+        }
+    }
+
+    /// The expression that a class body binds `attr` to: `attr = function`.
+    fn alias_of(&self, class: ClassRef, attr: Symbol) -> Option<ExprRef> {
+        let mro = self.mro(class)?;
+        let scope = |owner: &ClassRef| {
+            let module = self.module(owner.module);
+            (module, module[owner.class].scope)
+        };
+        let owner = mro.classes.iter().find(|owner| {
+            let (module, scope) = scope(owner);
+            module[scope].names.contains_key(&attr)
+        })?;
+        let (module, scope) = scope(owner);
+        module[scope].names[&attr].iter().rev().find_map(|&binding| match module[binding].kind {
+            BindingKind::Value(expr) => Some(ExprRef { module: owner.module, expr }),
+            _ => None,
+        })
+    }
+
+    /// `attr = functools.partialmethod(function, ..)`
+    fn partial_method(&self, class: ClassRef, attr: Symbol) -> Option<Resolution> {
+        let ExprRef { module: id, expr } = self.alias_of(class, attr)?;
+        let ExprKind::Call(call) = &self.module(id)[expr].kind else { return None };
+        if self.spelled(id, call.callee).as_deref() != Some("functools.partialmethod") {
+            return None;
+        }
+        let (first, rest) = call.arguments.split_first()?;
+        Some(match self.eval(id, first.value).single() {
+            Some(&Value::Function(f)) if self.method_kind(f) == MethodKind::Instance => {
+                Resolution::one(Value::Partial(Arc::new(Partial {
+                    callee: Value::Bound(f),
+                    module: id,
+                    arguments: rest.iter().map(BoundArgument::from).collect(),
+                })))
+            }
+            _ => Resolution::Unknown("partialmethod() of an unknown callee"),
+        })
+    }
+
+    /// A function that a class body binds to a name becomes a method, unless it is wrapped.
+    fn on_instance_alias(&self, value: ExprRef, f: FnRef) -> Resolution {
+        match self.module(value.module)[value.expr].kind {
+            ExprKind::Name(_) | ExprKind::Attribute(..) | ExprKind::Lambda(_)
+                if matches!(self.method_kind(f), MethodKind::Instance)
+                    || self.module(f.module)[f.function].class.is_none() =>
+            {
+                Resolution::one(Value::Bound(f))
+            }
+            ExprKind::Call(ref call) if self.spelled(value.module, call.callee).as_deref() == Some("staticmethod") => {
+                Resolution::one(Value::Function(f))
+            }
+            _ => Resolution::Unknown("a function behind a wrapper in a class body"),
         }
     }
 
@@ -209,6 +265,9 @@ impl Linker<'_> {
                 Resolution::Found(values) => {
                     return Resolution::union(values.into_iter().map(|value| match value {
                         Value::Function(f) => match self.method_kind(f) {
+                            _ if self.alias_of(next, attr).is_some() => {
+                                Resolution::Unknown("a class attribute that is not followed")
+                            }
                             MethodKind::Static => Resolution::one(Value::Function(f)),
                             _ if &attr == "__new__" => Resolution::one(Value::Function(f)),
                             _ if self.is_property(f) => Resolution::Unknown("a property"),
@@ -325,6 +384,15 @@ impl Linker<'_> {
                         arguments: call.arguments[1..].iter().map(BoundArgument::from).collect(),
                     }))),
                     None => Resolution::Unknown("partial() of an unknown callee"),
+                }
+            }
+            // `super(C, self)`
+            "super" if call.arguments.len() == 2 => {
+                let class = self.eval(id, call.arguments[0].value);
+                let object = self.eval(id, call.arguments[1].value);
+                match (class.single(), object.single()) {
+                    (Some(Value::Class(class)), Some(Value::SelfOf(_))) => Resolution::one(Value::Super(*class)),
+                    _ => Resolution::Unknown("super() of something else"),
                 }
             }
             "super" if call.arguments.is_empty() => {

@@ -2,7 +2,7 @@
 
 use super::{Linker, Located, ModId, NodeKind, Resolution, Value, absolute};
 use crate::python::ir::{
-    ArgumentKind, BindingKind, ExprId, ExprKind, GuardId, GuardKind, Handler, StmtId, StmtKind, TryId,
+    ArgumentKind, BindingKind, Comparison, ExprId, ExprKind, GuardId, GuardKind, Handler, StmtId, StmtKind, TryId,
 };
 use crate::python::{Module, Symbol, builtins};
 
@@ -47,8 +47,10 @@ pub enum Protection {
     Attribute,
     /// `TypeError`
     Type,
-    /// `ImportError`, `ModuleNotFoundError`
+    /// `ModuleNotFoundError`, which is an `ImportError`
     Import,
+    /// `ImportError`: the module is there, the name in it is not
+    ImportName,
     /// `ValueError` (or `TypeError`), raised by unpacking
     Unpack,
 }
@@ -60,6 +62,7 @@ impl Protection {
             Protection::Attribute => &["AttributeError"],
             Protection::Type => &["TypeError"],
             Protection::Import => &["ImportError", "ModuleNotFoundError"],
+            Protection::ImportName => &["ImportError"],
             Protection::Unpack => &["ValueError", "TypeError"],
         };
         own.contains(&class) || matches!(class, "Exception" | "BaseException")
@@ -115,9 +118,10 @@ impl Linker<'_> {
             },
             GuardKind::Handler(at, index) => match self.outcome(id, at) {
                 Outcome::Succeeds => Truth::No,
-                Outcome::Fails(_) => {
+                Outcome::Fails(stmt) => {
                     let module = self.module(id);
-                    let first = module[at].handlers.iter().position(|h| catches(module, h, Protection::Import));
+                    let raised = self.raised_by_import(id, stmt);
+                    let first = module[at].handlers.iter().position(|h| catches(module, h, raised));
                     Truth::from(Some(first == Some(index as usize)))
                 }
                 Outcome::Open => Truth::Maybe,
@@ -139,7 +143,14 @@ impl Linker<'_> {
             return *known;
         }
         let cuts = self.cuts.get();
-        let outcome = self.guarded((id, 4, at.0), Outcome::Open, || self.judge(id, at));
+        let outcome = self.guarded((id, 4, at.0), Outcome::Open, || match self.judge(id, at) {
+            Outcome::Fails(stmt) => {
+                let (module, raised) = (self.module(id), self.raised_by_import(id, stmt));
+                let caught = module[at].handlers.iter().any(|handler| catches(module, handler, raised));
+                if caught { Outcome::Fails(stmt) } else { Outcome::Open }
+            }
+            other => other,
+        });
         if self.cuts.get() == cuts {
             self.outcomes.borrow_mut().insert((id, at), outcome);
         }
@@ -185,6 +196,21 @@ impl Linker<'_> {
             }
         }
         if certain { Outcome::Succeeds } else { Outcome::Open }
+    }
+
+    /// What an import that fails raises: it lacks the module, or only the name in it.
+    fn raised_by_import(&self, id: ModId, stmt: StmtId) -> Protection {
+        let module = self.module(id);
+        match &module[stmt].kind {
+            StmtKind::ImportFrom(import) => {
+                let source = absolute(module, import.level, &import.module);
+                match source.map(|source| self.program.locate(&source)) {
+                    Some(Located::Module(_)) => Protection::ImportName,
+                    _ => Protection::Import,
+                }
+            }
+            _ => Protection::Import,
+        }
     }
 
     /// Whether importing a module succeeds: `None` if that is not known.
@@ -285,7 +311,9 @@ impl Linker<'_> {
                 GuardKind::Body(_) => return false,
                 GuardKind::TryBody(at) => {
                     let caught = module[at].handlers.iter().find(|handler| catches(module, handler, kind));
-                    if caught.is_some_and(|handler| kind == Protection::Import || !reraises(module, handler)) {
+                    if caught.is_some_and(|handler| {
+                        matches!(kind, Protection::Import | Protection::ImportName) || !reraises(module, handler)
+                    }) {
                         return true;
                     }
                 }
@@ -419,6 +447,22 @@ impl Linker<'_> {
         })
     }
 
+    /// `vars(o)`, `dir(o)`, `o.__dict__`
+    fn lists_attributes_of(&self, id: ModId, expr: ExprId, object: &str) -> bool {
+        let module = self.module(id);
+        let target = match &module[expr].kind {
+            ExprKind::Attribute(value, attr) if attr == "__dict__" => *value,
+            ExprKind::Call(call) if matches!(module.dotted(call.callee).as_deref(), Some("vars" | "dir")) => {
+                match call.arguments.first() {
+                    Some(argument) => argument.value,
+                    None => return false,
+                }
+            }
+            _ => return false,
+        };
+        module.dotted(target).as_deref() == Some(object)
+    }
+
     fn shows(&self, id: ModId, test: ExprId, holds: bool, object: &str, attribute: Symbol, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         let module = self.module(id);
@@ -427,6 +471,11 @@ impl Linker<'_> {
             ExprKind::And(parts) if holds => parts.iter().any(|&p| self.shows(id, p, true, object, attribute, depth)),
             ExprKind::Or(parts) if !holds => parts.iter().any(|&p| self.shows(id, p, false, object, attribute, depth)),
             ExprKind::Or(parts) => parts.iter().all(|&p| self.shows(id, p, true, object, attribute, depth)),
+            // `"x" in vars(o)`, `"x" not in o.__dict__`
+            ExprKind::Compare(left, rest) if matches!(rest[..], [(Comparison::In | Comparison::NotIn, right)] if self.lists_attributes_of(id, right, object)) => {
+                holds == matches!(rest[..], [(Comparison::In, _)])
+                    && self.strings(id, *left).is_none_or(|names| names.contains(&attribute))
+            }
             ExprKind::Compare(left, _) => self.shows(id, *left, true, object, attribute, depth),
             ExprKind::Named(_, value) => self.shows(id, *value, holds, object, attribute, depth),
             ExprKind::Call(call) => {

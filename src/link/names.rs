@@ -107,7 +107,7 @@ impl<'p> Linker<'p> {
         if own != Resolution::Missing {
             return own;
         }
-        if builtins::is_module_attribute(&name) {
+        if builtins::is_module_attribute(&name) || builtins::is_object_attribute(&name) {
             return Resolution::Unknown("an attribute of every module");
         }
         match self.program.locate(&format!("{}.{name}", node.name)) {
@@ -139,6 +139,9 @@ impl<'p> Linker<'p> {
     fn search_member(&self, id: ModId, name: Symbol) -> Resolution {
         let module = self.module(id);
         let scope = &module[Module::SCOPE];
+        if self.is_replaced(id, name) {
+            return Resolution::Unknown("assigned from outside");
+        }
         let bound = self.bound(id, Module::SCOPE, name, None);
         if bound != Resolution::Missing {
             return bound;
@@ -170,6 +173,9 @@ impl<'p> Linker<'p> {
     fn is_for_another_environment(&self, id: ModId, binding: BindingId) -> bool {
         let module = self.module(id);
         let data = &module[binding];
+        if self.truth_of_guard(id, data.guard, data.span.start) != Truth::No {
+            return false;
+        }
         let unbinding = matches!(data.kind, BindingKind::Deletion | BindingKind::Declaration(_));
         let nowhere = module.conditions(data.guard).any(|kind| match kind {
             GuardKind::Test { test, .. } => module.slice(module[test].span).contains("TYPE_CHECKING"),
@@ -278,6 +284,12 @@ impl<'p> Linker<'p> {
         match data.kind {
             BindingKind::Function(function) => self.function_value(FnRef { module: id, function }),
             BindingKind::Class(class) => Resolution::one(Value::Class(ClassRef { module: id, class })),
+            BindingKind::Value(value)
+                if module.mutated.contains(&data.name)
+                    && matches!(module[value].kind, ExprKind::List(_) | ExprKind::Set(_) | ExprKind::Dict(_)) =>
+            {
+                Resolution::Unknown("a table that changes")
+            }
             BindingKind::Value(value) => self.eval(id, value),
             BindingKind::Element { value, index } => self.element(id, value, index),
             BindingKind::Import(stmt) => self.import(id, stmt),
@@ -294,7 +306,7 @@ impl<'p> Linker<'p> {
             BindingKind::Parameter(function, index) => self.parameter(id, function, index),
             BindingKind::Declaration(_) | BindingKind::Deletion => Resolution::Missing,
             BindingKind::Augmented => Resolution::Unknown("an augmented assignment"),
-            BindingKind::Iteration(_) => Resolution::Unknown("a loop variable"),
+            BindingKind::Iteration { .. } => Resolution::Unknown("a loop variable"),
             BindingKind::Context(_) => Resolution::Unknown("what a context manager gives"),
             BindingKind::Exception | BindingKind::Pattern | BindingKind::TypeParameter => {
                 Resolution::Unknown("bound to a value that is not followed")

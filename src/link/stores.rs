@@ -6,9 +6,11 @@ use std::sync::Arc;
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{ClassRef, Linker, ModId, Program};
+use super::{ClassRef, Linker, ModId, Program, Value};
 use crate::python::Symbol;
-use crate::python::ir::{BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage};
+use crate::python::ir::{
+    ArgumentKind, BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage,
+};
 
 /// A store of an attribute on `self`.
 #[derive(Debug, Clone, Copy)]
@@ -19,6 +21,8 @@ pub struct Store {
     pub value: Option<ExprId>,
     /// The method.
     pub function: FunctionId,
+    /// `self.x += ..`: reads what must be there before.
+    pub augmented: bool,
 }
 
 /// A read of an attribute of `self`.
@@ -57,6 +61,8 @@ pub struct Stores {
     pub dynamic: FxHashSet<ModId>,
     /// Names of classes that become the `__class__` of an existing object.
     pub swapped: FxHashSet<Symbol>,
+    /// By attribute, the objects that an import may have bound: `module.f = ..` replaces a function.
+    pub imported: FxHashMap<Symbol, Vec<(ModId, ExprId)>>,
 }
 
 /// The method and class whose first parameter `name` is at `scope`, if it is one and is never rebound.
@@ -89,6 +95,7 @@ impl SelfIndex {
         let module = linker.module(id);
         let mut index = SelfIndex::default();
         let mut values: FxHashMap<ExprId, ExprId> = FxHashMap::default();
+        let mut augmented: FxHashSet<ExprId> = FxHashSet::default();
         for stmt in &module.stmts {
             match &stmt.kind {
                 StmtKind::Assign(targets, value) => {
@@ -98,6 +105,9 @@ impl SelfIndex {
                 }
                 StmtKind::AnnAssign(target, _, Some(value)) => {
                     values.insert(*target, *value);
+                }
+                StmtKind::AugAssign(target, ..) => {
+                    augmented.insert(*target);
                 }
                 _ => {}
             }
@@ -110,14 +120,17 @@ impl SelfIndex {
                     let Some((class, function)) = self_of(module, expr.scope, name) else { continue };
                     let entry = index.classes.entry(class).or_default();
                     match expr.usage {
-                        Usage::Load => entry.reads.push(Read { expr: at, function }),
-                        Usage::Del => {}
+                        Usage::Load | Usage::Del => entry.reads.push(Read { expr: at, function }),
                         // `self.x: int` declares an attribute that something else fills in.
-                        Usage::Store => entry.stores.entry(*attr).or_default().push(Store {
-                            target: at,
-                            value: values.get(&at).copied(),
-                            function,
-                        }),
+                        Usage::Store => {
+                            let augmented = augmented.contains(&at);
+                            if augmented {
+                                entry.reads.push(Read { expr: at, function });
+                            }
+                            let value = values.get(&at).copied();
+                            let store = Store { target: at, value, function, augmented };
+                            entry.stores.entry(*attr).or_default().push(store);
+                        }
                     }
                 }
                 ExprKind::Call(call) => {
@@ -132,7 +145,8 @@ impl SelfIndex {
                                 let single = names.len() == 1;
                                 for attr in names {
                                     let value = value.filter(|_| single);
-                                    entry.stores.entry(attr).or_default().push(Store { target: at, value, function });
+                                    let store = Store { target: at, value, function, augmented: false };
+                                    entry.stores.entry(attr).or_default().push(store);
                                 }
                             }
                             None => entry.open = true,
@@ -191,15 +205,19 @@ fn namespace_of(module: &Module, expr: ExprId) -> Option<Symbol> {
     }
 }
 
-/// Object, name and value of `setattr(o, n, v)` and `object.__setattr__(o, n, v)`.
+/// Object, name and value of `setattr(o, n, v)`, `object.__setattr__(o, n, v)` and `o.__setattr__(n, v)`.
 pub(super) fn setattr(module: &Module, call: &crate::python::ir::Call) -> Option<(ExprId, ExprId, Option<ExprId>)> {
     let is_setattr = match module[call.callee].kind {
         ExprKind::Name(name) => &name == "setattr",
         ExprKind::Attribute(_, attr) => &attr == "__setattr__",
         _ => false,
     };
-    match &call.arguments[..] {
-        [object, name, rest @ ..] if is_setattr && rest.len() <= 1 => {
+    match (&call.arguments[..], &module[call.callee].kind) {
+        ([name, value], ExprKind::Attribute(object, _)) if is_setattr && value.kind == ArgumentKind::Positional => {
+            Some((*object, name.value, Some(value.value)))
+        }
+        // `setattr(o, *pair)` names nothing that can be read off.
+        ([object, name, rest @ ..], _) if is_setattr && rest.len() <= 1 => {
             Some((object.value, name.value, rest.first().map(|argument| argument.value)))
         }
         _ => None,
@@ -213,6 +231,9 @@ impl Stores {
             all.attributes.extend(part.attributes);
             all.dynamic.extend(part.dynamic);
             all.swapped.extend(part.swapped);
+            for (attribute, objects) in part.imported {
+                all.imported.entry(attribute).or_default().extend(objects);
+            }
             all
         })
     }
@@ -240,6 +261,7 @@ impl Stores {
                         };
                         if !own {
                             stores.attributes.insert(*attr);
+                            stores.note_imported(module, id, *object, *attr);
                         }
                     }
                     ExprKind::Call(call) => {
@@ -252,6 +274,7 @@ impl Stores {
                                     }
                                 } else {
                                     stores.attributes.insert(name);
+                                    stores.note_imported(module, id, object, name);
                                 }
                             }
                             _ => {
@@ -259,7 +282,12 @@ impl Stores {
                                     ExprKind::Name(name) => self_of(module, expr.scope, name).is_some(),
                                     _ => false,
                                 };
-                                if !own {
+                                // What a `__setattr__` hands to its base is what some statement stores.
+                                let handed_on = module.enclosing_function(expr.scope).is_some_and(|function| {
+                                    &module[function].name == "__setattr__"
+                                        && matches!(module[object].kind, ExprKind::Call(_))
+                                });
+                                if !own && !handed_on {
                                     stores.dynamic.insert(id);
                                 }
                             }
@@ -270,6 +298,18 @@ impl Stores {
             }
         }
         stores
+    }
+
+    fn note_imported(&mut self, module: &Module, id: ModId, object: ExprId, attr: Symbol) {
+        let mut root = object;
+        while let ExprKind::Attribute(value, _) = module[root].kind {
+            root = value;
+        }
+        let ExprKind::Name(name) = module[root].kind else { return };
+        let is_import = |kind: &BindingKind| matches!(kind, BindingKind::Import(_) | BindingKind::ImportFrom(_));
+        if module.bindings.iter().any(|binding| binding.name == name && is_import(&binding.kind)) {
+            self.imported.entry(attr).or_default().push((id, object));
+        }
     }
 
     fn swap(&mut self, module: &Module, value: ExprId) {
@@ -299,6 +339,14 @@ impl Linker<'_> {
     pub fn own_stores(&self, class: ClassRef, attr: Symbol) -> Vec<Store> {
         let index = self.self_index(class.module);
         index.classes.get(&class.class).and_then(|used| used.stores.get(&attr)).cloned().unwrap_or_default()
+    }
+
+    /// Whether code elsewhere puts something else under a name of a module: `module.f = patched`.
+    pub(super) fn is_replaced(&self, id: ModId, name: Symbol) -> bool {
+        let stores = self.program.stores().imported.get(&name).into_iter().flatten();
+        stores
+            .into_iter()
+            .any(|&(at, object)| matches!(self.eval(at, object).single(), Some(Value::Module(target)) if *target == id))
     }
 
     /// What any method of the module stores under `attr` on its first parameter.

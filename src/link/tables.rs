@@ -3,7 +3,7 @@
 
 use super::guards::Truth;
 use super::{ExprRef, Linker, ModId, Value};
-use crate::python::ir::{Binding, BindingKind, ExprId, ExprKind, FStringPart, Operator, StmtKind, Usage};
+use crate::python::ir::{BindingKind, ExprId, ExprKind, FStringPart, Operator, StmtKind};
 use crate::python::{Module, Symbol};
 
 /// The names in `__all__`.
@@ -184,7 +184,9 @@ impl Linker<'_> {
                             let key = (id, 3, value.0);
                             all.extend(self.guarded(key, None, || self.strings(id, value))?);
                         }
-                        BindingKind::Iteration(iter) => all.extend(self.items(id, iter, binding, module)?),
+                        BindingKind::Iteration { iter, column } => {
+                            all.extend(self.items(id, iter, column.map(|column| column as usize))?);
+                        }
                         _ => return None,
                     }
                 }
@@ -196,8 +198,8 @@ impl Linker<'_> {
 
     /// The strings that a loop variable takes from an iterable: its elements, the keys of a dict, or one column of a
     /// table of tuples.
-    fn items(&self, id: ModId, iter: ExprId, binding: &Binding, module: &Module) -> Option<Vec<Symbol>> {
-        let column = column_of(module, binding, iter);
+    fn items(&self, id: ModId, iter: ExprId, column: Option<usize>) -> Option<Vec<Symbol>> {
+        let module = self.module(id);
         let (at, keys_only) = match &module[iter].kind {
             ExprKind::Call(call) => match module[call.callee].kind {
                 ExprKind::Attribute(table, method) if call.arguments.is_empty() => match method.as_str() {
@@ -254,18 +256,4 @@ impl Linker<'_> {
             _ => None,
         }
     }
-}
-
-/// The position of a loop variable in its target: `None` if the target is the variable itself.
-fn column_of(module: &Module, binding: &Binding, iter: ExprId) -> Option<usize> {
-    module
-        .exprs
-        .iter()
-        .find_map(|expr| match &expr.kind {
-            ExprKind::Tuple(items) if expr.usage == Usage::Store => {
-                items.iter().position(|&item| module[item].span == binding.span && module[item].span.start > 0)
-            }
-            _ => None,
-        })
-        .filter(|_| iter.0 > 0)
 }

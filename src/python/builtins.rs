@@ -163,7 +163,6 @@ const MODULE: &[&str] = &[
     "__annotations__",
     "__builtins__",
     "__cached__",
-    "__dict__",
     "__doc__",
     "__file__",
     "__loader__",
@@ -171,6 +170,34 @@ const MODULE: &[&str] = &[
     "__package__",
     "__path__",
     "__spec__",
+];
+
+/// Attributes of every module object that are not names of its namespace, sorted.
+const OBJECT: &[&str] = &[
+    "__class__",
+    "__delattr__",
+    "__dict__",
+    "__dir__",
+    "__eq__",
+    "__format__",
+    "__ge__",
+    "__getattribute__",
+    "__getstate__",
+    "__gt__",
+    "__hash__",
+    "__init__",
+    "__init_subclass__",
+    "__le__",
+    "__lt__",
+    "__ne__",
+    "__new__",
+    "__reduce__",
+    "__reduce_ex__",
+    "__repr__",
+    "__setattr__",
+    "__sizeof__",
+    "__str__",
+    "__subclasshook__",
 ];
 
 /// Top-level modules of the standard library of every supported Python, sorted.
@@ -421,6 +448,11 @@ pub fn is_builtin(name: &str, python: Option<(u32, u32)>) -> bool {
 /// Whether every module has the attribute `name` without binding it.
 pub fn is_module_attribute(name: &str) -> bool {
     MODULE.contains(&name)
+}
+
+/// Whether every module has this attribute, though not as a name in its namespace.
+pub fn is_object_attribute(name: &str) -> bool {
+    OBJECT.contains(&name)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use thin_vec::ThinVec;
 
@@ -86,6 +86,8 @@ pub struct Module {
     pub bindings: Vec<Binding>,
     /// Arena.
     pub tries: Vec<Try>,
+    /// Names, in whatever scope, of lists and dicts that some code lengthens or shortens.
+    pub mutated: FxHashSet<Symbol>,
     /// Places where the file is not Python; what could be recovered is indexed all the same.
     pub errors: Vec<SyntaxError>,
 }
@@ -533,8 +535,13 @@ pub enum BindingKind {
     Declaration(ExprId),
     /// `x += ..`: reads before it binds.
     Augmented,
-    /// A target of `for` or of a comprehension, with its iterable.
-    Iteration(ExprId),
+    /// A target of `for` or of a comprehension.
+    Iteration {
+        /// What is iterated over.
+        iter: ExprId,
+        /// The position of the name in its target; `None` if it is the target.
+        column: Option<u32>,
+    },
     /// `with .. as x`
     Context(ExprId),
     /// `except .. as x`: unbound again when the handler ends.
@@ -707,7 +714,12 @@ impl Module {
     pub fn attribute_span(&self, attribute: ExprId) -> Span {
         let expr = &self[attribute];
         match expr.kind {
-            ExprKind::Attribute(_, name) => Span { start: expr.span.end - name.len() as u32, end: expr.span.end },
+            ExprKind::Attribute(value, _) => {
+                // Not the length of the name: a private one is written shorter than it is.
+                let after = &self.text[self[value].span.end as usize..expr.span.end as usize];
+                let written = after.trim_end_matches(|c: char| c == '_' || c.is_alphanumeric()).len();
+                Span { start: self[value].span.end + written as u32, end: expr.span.end }
+            }
             _ => expr.span,
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Lowering<'a> {
     breaks: Vec<bool>,
     /// Whether the function around the current statement contains a `yield`.
     pub(super) yields: bool,
+    /// The class around the current statement, whose name goes into private names (`__x`).
+    class: Option<&'a str>,
     /// Names seen before, so that the global interner is asked once per file.
     symbols: FxHashMap<&'a str, Symbol>,
 }
@@ -34,6 +36,7 @@ impl<'a> Lowering<'a> {
             phase: Phase::Run,
             breaks: Vec::new(),
             yields: false,
+            class: None,
             symbols: FxHashMap::default(),
         };
         lowering.out.guards.push(Guard { parent: GuardId(0), kind: GuardKind::Always });
@@ -41,7 +44,15 @@ impl<'a> Lowering<'a> {
         lowering
     }
 
+    /// The name that an identifier stands for: inside a class `__x` is `_Class__x`.
     pub(super) fn symbol(&mut self, text: &'a str) -> Symbol {
+        if text.starts_with("__")
+            && !text.ends_with("__")
+            && let Some(class) = self.class.map(|class| class.trim_start_matches('_'))
+            && !class.is_empty()
+        {
+            return Symbol::new(&format!("_{class}{text}"));
+        }
         *self.symbols.entry(text).or_insert_with(|| Symbol::new(text))
     }
 
@@ -464,7 +475,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn import(&mut self, alias: &'a ast::Alias, at: Span) {
-        let module = self.symbol(&alias.name.id);
+        let module = Symbol::new(&alias.name.id);
         let asname = alias.asname.as_ref().map(|name| self.symbol(&name.id));
         let kind = StmtKind::Import(Box::new(Import { module, alias: asname, span: span(alias.name.range) }));
         let id = self.push(kind, at);
@@ -473,7 +484,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn import_from(&mut self, node: &'a ast::StmtImportFrom, at: Span) {
-        let module = node.module.as_ref().map_or_else(|| Symbol::new(""), |name| self.symbol(&name.id));
+        let module = node.module.as_ref().map_or_else(|| Symbol::new(""), |name| Symbol::new(&name.id));
         let module_span = node.module.as_ref().map_or(at, |name| span(name.range));
         for alias in &node.names {
             let name = self.symbol(&alias.name.id);
@@ -498,7 +509,7 @@ impl<'a> Lowering<'a> {
     fn function(&mut self, node: &'a ast::StmtFunctionDef) {
         let decorators = node.decorator_list.iter().map(|d| self.expr(&d.expression)).collect();
         let id = FunctionId(self.out.functions.len() as u32);
-        let (name, at) = (self.symbol(node.name.as_str()), span(node.name.range));
+        let (name, at) = (Symbol::new(node.name.as_str()), span(node.name.range));
         let outer = self.scope;
         let class = match self.out[outer].kind {
             ScopeKind::Class(class) => Some(class),
@@ -526,7 +537,8 @@ impl<'a> Lowering<'a> {
             body_start: body_start(&node.body),
         });
         let stmt = self.push(StmtKind::Function(id), span(node.range));
-        self.bind(name, BindingKind::Function(id), at, stmt);
+        let bound = self.symbol(node.name.as_str());
+        self.bind(bound, BindingKind::Function(id), at, stmt);
         let define = |this: &mut Self| {
             let parameters = this.parameters(&node.parameters);
             let returns = node.returns.as_deref().map(|returns| this.annotation(returns));
@@ -641,7 +653,9 @@ impl<'a> Lowering<'a> {
                 }
             }
             let start = this.out.stmts.len() as u32;
+            let outer = this.class.replace(node.name.as_str());
             let (scope, _) = this.in_scope(ScopeKind::Class(id), |this| this.block(&node.body));
+            this.class = outer;
             let class = &mut this.out.classes[id.0 as usize];
             class.bases = bases.into();
             class.keywords = keywords.into();

@@ -43,12 +43,47 @@ fn usage(context: ast::ExprContext) -> Usage {
     }
 }
 
+/// Methods that change which items a list, set or dict holds, or where.
+const MUTATORS: &[&str] = &[
+    "__setitem__",
+    "add",
+    "append",
+    "clear",
+    "discard",
+    "extend",
+    "insert",
+    "pop",
+    "popitem",
+    "remove",
+    "reverse",
+    "setdefault",
+    "sort",
+    "update",
+];
+
 impl<'a> Lowering<'a> {
     fn push_expr(&mut self, kind: ExprKind, node: &impl Ranged, usage: Usage) -> ExprId {
         let id = ExprId(self.out.exprs.len() as u32);
         let (scope, guard, phase) = (self.scope, self.guard, self.phase);
+        match &kind {
+            ExprKind::Subscript(table, _) if usage != Usage::Load => self.note_mutated(*table),
+            ExprKind::Call(call) => {
+                if let ExprKind::Attribute(table, method) = self.out[call.callee].kind
+                    && MUTATORS.contains(&method.as_str())
+                {
+                    self.note_mutated(table);
+                }
+            }
+            _ => {}
+        }
         self.out.exprs.push(Expr { kind, span: span(node.range()), scope, guard, usage, phase });
         id
+    }
+
+    fn note_mutated(&mut self, table: ExprId) {
+        if let ExprKind::Name(name) = self.out[table].kind {
+            self.out.mutated.insert(name);
+        }
     }
 
     fn exprs(&mut self, nodes: &'a [Ast]) -> ThinVec<ExprId> {
@@ -204,13 +239,21 @@ impl<'a> Lowering<'a> {
                 }
             });
         }
-        self.note_dynamic(callee);
+        self.note_dynamic(callee, &arguments);
         let parentheses = span(call.arguments.range);
         ExprKind::Call(Box::new(Call { callee, arguments: arguments.into(), parentheses }))
     }
 
-    /// `exec(..)`, `globals().update(..)`, `vars().update(..)`: names appear that no statement shows.
-    fn note_dynamic(&mut self, callee: ExprId) {
+    /// `exec(..)`, `globals().update(..)`, `f(globals())`, `setattr(sys.modules[__name__], ..)`: names appear that no
+    /// statement shows.
+    fn note_dynamic(&mut self, callee: ExprId, arguments: &[Argument]) {
+        let first = arguments.first().map(|argument| argument.value);
+        let is_setattr = matches!(self.out[callee].kind, ExprKind::Name(name) if &name == "setattr");
+        let hands_on = arguments.iter().any(|argument| self.is_globals(argument.value))
+            || is_setattr && first.is_some_and(|object| self.is_own_module(object));
+        if hands_on {
+            self.out.scopes[0].dynamic = true;
+        }
         let namespace = |value: ExprId| match &self.out[value].kind {
             ExprKind::Call(call) => {
                 matches!(self.out.dotted(call.callee).as_deref(), Some("globals" | "vars" | "locals"))
@@ -379,13 +422,29 @@ impl<'a> Lowering<'a> {
             _ => {}
         }
         let id = self.expr(target);
-        if let (Ast::Subscript(_), ExprKind::Subscript(namespace, key)) = (target, &self.out[id].kind) {
-            let (namespace, key) = (*namespace, *key);
-            if self.is_globals(namespace) {
+        match self.out[id].kind {
+            ExprKind::Subscript(namespace, key) if self.is_globals(namespace) => {
                 self.out.scopes[0].computed.push(key);
             }
+            // `sys.modules[__name__] = ..`, `sys.modules[__name__].x = ..`
+            ExprKind::Attribute(object, _) if self.is_own_module(object) => self.out.scopes[0].dynamic = true,
+            ExprKind::Subscript(..) if self.is_own_module(id) => self.out.scopes[0].dynamic = true,
+            // `g = globals()`: what is done with it is not followed.
+            _ if self.is_globals(value) => self.out.scopes[0].dynamic = true,
+            _ => {}
         }
         id
+    }
+
+    /// `sys.modules[..]`: the module itself, as far as anyone can tell.
+    fn is_own_module(&self, value: ExprId) -> bool {
+        match self.out[value].kind {
+            ExprKind::Subscript(modules, key) => {
+                !matches!(self.out[key].kind, ExprKind::Constant(_))
+                    && self.out.dotted(modules).as_deref() == Some("sys.modules")
+            }
+            _ => false,
+        }
     }
 
     fn is_globals(&self, value: ExprId) -> bool {
@@ -440,7 +499,19 @@ impl<'a> Lowering<'a> {
     /// Lowers and binds the target of a loop or comprehension.
     pub(super) fn iterate(&mut self, target: &'a Ast, iter: ExprId) -> ExprId {
         let stmt = self.next_stmt();
-        self.bind_targets(target, BindingKind::Iteration(iter), stmt);
+        match target {
+            Ast::Tuple(ast::ExprTuple { elts, .. }) | Ast::List(ast::ExprList { elts, .. }) => {
+                let starred = elts.iter().position(Ast::is_starred_expr).unwrap_or(elts.len());
+                for (index, element) in elts.iter().enumerate() {
+                    let kind = match element {
+                        Ast::Name(_) if index < starred => BindingKind::Iteration { iter, column: Some(index as u32) },
+                        _ => BindingKind::Pattern,
+                    };
+                    self.bind_targets(element, kind, stmt);
+                }
+            }
+            _ => self.bind_targets(target, BindingKind::Iteration { iter, column: None }, stmt),
+        }
         self.expr(target)
     }
 

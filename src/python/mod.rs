@@ -13,6 +13,8 @@ pub use symbol::Symbol;
 use ruff_python_ast::PySourceType;
 use ruff_text_size::Ranged;
 
+use rustc_hash::FxHashSet;
+
 use crate::environment::RootId;
 use ir::{Span, SyntaxError};
 use lower::{Lowering, span};
@@ -86,6 +88,7 @@ pub fn index(bytes: &[u8], origin: Origin) -> Result<Module, String> {
         classes: Vec::new(),
         bindings: Vec::new(),
         tries: Vec::new(),
+        mutated: FxHashSet::default(),
         errors,
     };
     let mut lowering = Lowering::new(module);

@@ -28,8 +28,6 @@ pub struct Sink {
     pub findings: Vec<Finding>,
     /// What could not be checked.
     pub incomplete: Vec<Incomplete>,
-    /// Codes of the rules that have run: a rule that builds on the findings of another knows whether to expect any.
-    pub ran: Vec<&'static str>,
 }
 
 impl Context<'_> {

@@ -37,7 +37,7 @@ use rustc_hash::FxHashSet;
 use super::sources::{finding, over, related, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::{Finding, Related};
-use crate::link::{Linker, ModId, Protection, Resolution, Truth};
+use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth};
 use crate::python::ir::{
     BindingId, BindingKind, ExprId, ExprKind, FunctionId, GuardKind, Phase, ScopeId, ScopeKind, Usage,
 };
@@ -107,6 +107,7 @@ enum Reason {
     OnlyAugmented,
     OnlyDeclared,
     Deleted,
+    TooEarly,
     NeverBound,
     ClassName,
 }
@@ -137,6 +138,7 @@ impl UndefinedRead {
             Reason::OnlyAugmented => Some(format!("`{name}` is augmented, but never given a first value")),
             Reason::OnlyDeclared => Some(format!("`{name}` has an annotation, but is never given a value")),
             Reason::NeverBound => Some(format!("`{name}` is deleted, but never given a value")),
+            Reason::TooEarly => Some(format!("`{name}` gets its first value further down")),
             Reason::Deleted => Some(format!("`{name}` was deleted before")),
             Reason::ClassName => Some(format!("`{name}` belongs to the class: methods reach it as `self.{name}`")),
         };
@@ -167,7 +169,8 @@ pub fn undefined_names(linker: &Linker<'_>, id: ModId) -> Vec<UndefinedRead> {
             Verdict::FineHere => {}
             Verdict::Undefined(reason, local) => {
                 let live = linker.truth_of_guard(id, expr.guard, expr.span.start) != Truth::No;
-                if live && !linker.is_protected(id, expr.guard, Protection::Name) && module.errors.is_empty() {
+                let protected = linker.is_protected(id, expr.guard, Protection::Name) || asks_namespace(module, at);
+                if live && !protected && module.errors.is_empty() {
                     found.push(UndefinedRead { expr: at, reason, local });
                 }
             }
@@ -179,6 +182,8 @@ pub fn undefined_names(linker: &Linker<'_>, id: ModId) -> Vec<UndefinedRead> {
 
 /// A name that its scope only ever augments: the first `x += 1` reads it.
 fn is_augmented(module: &Module, scope: ScopeId, name: Symbol) -> bool {
+    // `global x` binds it in the module.
+    let scope = if module[scope].globals.contains(&name) { Module::SCOPE } else { scope };
     module[scope]
         .names
         .get(&name)
@@ -212,6 +217,8 @@ fn judge(linker: &Linker<'_>, id: ModId, at: ExprId, name: Symbol) -> Verdict {
             return Verdict::Fine;
         }
         return match linker.module_member(id, name) {
+            // Importing a submodule binds it in its package.
+            Resolution::Missing if module.is_package && is_submodule(linker, module, name) => Verdict::Fine,
             Resolution::Missing if in_class_body(module, expr.scope, name) => {
                 Verdict::Undefined(Reason::ClassName, false)
             }
@@ -260,18 +267,31 @@ fn judge(linker: &Linker<'_>, id: ModId, at: ExprId, name: Symbol) -> Verdict {
         let inside = bindings.iter().any(|&b| is_inside_handler(module, at, b));
         let nested = module.enclosing_function(expr.scope) != module.enclosing_function(scope);
         let before = bindings.iter().all(|&b| module[b].span.start > expr.span.start);
-        return if inside || nested || before { Verdict::FineHere } else { undefined(Reason::AfterHandler) };
+        let gone = nested && scope == Module::SCOPE && !runs_early(module, expr.scope, u32::MAX);
+        let fine = inside || (nested && !gone) || (before && !nested);
+        return if fine { Verdict::FineHere } else { undefined(Reason::AfterHandler) };
     }
     if bindings.iter().all(|&b| is_type_checking_only(linker, id, b)) {
         return undefined(Reason::TypeCheckingOnly);
     }
-    if is_deleted(module, at, scope, bindings) {
+    if is_deleted(module, at, scope, bindings) || is_deleted_for_good(linker, id, at, scope, bindings) {
         return undefined(Reason::Deleted);
+    }
+    if is_too_early(module, at, scope, bindings) && !linker.program.stores().attributes.contains(&name) {
+        return match module[scope].kind {
+            ScopeKind::Class(_) => Verdict::FineHere,
+            _ if !module[scope].computed.is_empty() => Verdict::FineHere,
+            _ => undefined(Reason::TooEarly),
+        };
     }
     let has_special = bindings
         .iter()
         .any(|&b| matches!(module[b].kind, BindingKind::Deletion | BindingKind::Exception | BindingKind::Augmented));
     if has_special { Verdict::FineHere } else { Verdict::Fine }
+}
+
+fn is_submodule(linker: &Linker<'_>, package: &Module, name: Symbol) -> bool {
+    matches!(linker.program.locate(&format!("{}.{name}", package.name)), Located::Module(_) | Located::Unknown)
 }
 
 /// Names that Python provides inside classes and methods.
@@ -345,6 +365,84 @@ fn is_deleted(module: &Module, at: ExprId, scope: ScopeId, bindings: &[BindingId
             guard = module[guard].parent;
         }
     }
+}
+
+/// The module binds the name, unbinds it again for certain, and only then can the function around the read run.
+fn is_deleted_for_good(linker: &Linker<'_>, id: ModId, at: ExprId, scope: ScopeId, bindings: &[BindingId]) -> bool {
+    let module = linker.module(id);
+    if scope != Module::SCOPE || module.enclosing_function(module[at].scope).is_none() {
+        return false;
+    }
+    let Some(&last) = bindings.iter().max_by_key(|&&b| module[b].span.start) else { return false };
+    let last = &module[last];
+    last.kind == BindingKind::Deletion
+        && linker.truth_of_guard(id, last.guard, last.span.start) == Truth::Yes
+        && !runs_early(module, module[at].scope, last.span.start)
+}
+
+/// Module code before `until` may run the function around `scope`: it calls something that the module defines, or hands
+/// it on.
+fn runs_early(module: &Module, scope: ScopeId, until: u32) -> bool {
+    let Some(function) = outermost_function(module, scope) else { return true };
+    let defined = module[function].whole.start;
+    module.exprs.iter().any(|expr| {
+        let ExprKind::Name(name) = expr.kind else { return false };
+        expr.usage == Usage::Load
+            && (defined..until).contains(&expr.span.start)
+            && module.enclosing_function(expr.scope).is_none()
+            && module[Module::SCOPE].names.get(&name).is_some_and(|bindings| {
+                bindings.iter().any(|&b| {
+                    matches!(module[b].kind, BindingKind::Function(_) | BindingKind::Class(_) | BindingKind::Value(_))
+                })
+            })
+    })
+}
+
+/// Code that runs along with the scope (its own, or that of a class body in it) reads the name above every place that
+/// binds it, in no loop that leads back.
+fn is_too_early(module: &Module, at: ExprId, scope: ScopeId, bindings: &[BindingId]) -> bool {
+    let expr = &module[at];
+    let mut inner = expr.scope;
+    while inner != scope && matches!(module[inner].kind, ScopeKind::Class(_) | ScopeKind::TypeParams) {
+        inner = module[inner].parent;
+    }
+    if inner != scope
+        || expr.usage != Usage::Load
+        || module
+            .conditions(expr.guard)
+            .take_while(|kind| !matches!(kind, GuardKind::Body(_)))
+            .any(|kind| kind == GuardKind::Loop)
+    {
+        return false;
+    }
+    let function = |guard| module.conditions(guard).find(|kind| matches!(kind, GuardKind::Body(_)));
+    let statement = |offset: u32| {
+        let around = module.stmts.iter().map(|s| s.span).filter(|span| span.start <= offset && offset < span.end);
+        around.min_by_key(|span| span.end - span.start)
+    };
+    bindings.iter().map(|&b| &module[b]).all(|binding| {
+        // A class has its name once its body has run.
+        let bound_at = match binding.kind {
+            BindingKind::Class(class) => module[class].whole.end,
+            _ => binding.span.start,
+        };
+        bound_at > expr.span.start
+            // A function that declares the name global may have run before.
+            && function(binding.guard) == function(expr.guard)
+            // One statement may evaluate its parts in another order: `x if (x := f()) else y`.
+            && (matches!(binding.kind, BindingKind::Class(_)) || statement(expr.span.start) != statement(binding.span.start))
+    })
+}
+
+/// A test on the path looks into the namespace itself: `if "x" in globals()`.
+fn asks_namespace(module: &Module, at: ExprId) -> bool {
+    module.conditions(module[at].guard).any(|kind| match kind {
+        GuardKind::Test { test, .. } => {
+            let text = module.slice(module[test].span);
+            ["globals()", "locals()", "vars()", "dir()"].iter().any(|namespace| text.contains(namespace))
+        }
+        _ => false,
+    })
 }
 
 /// The outermost function around a scope that is not a method's class or a module: the one a launch names.

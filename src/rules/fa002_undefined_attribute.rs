@@ -422,7 +422,7 @@ fn exists(linker: &Linker<'_>, class: ClassRef, attr: Symbol) -> bool {
     mro.classes.iter().any(|owner| {
         let module = linker.module(owner.module);
         module[module[owner.class].scope].names.contains_key(&attr)
-            || !linker.own_stores(*owner, attr).is_empty()
+            || linker.own_stores(*owner, attr).iter().any(|store| !store.augmented)
             || slots(linker, *owner).is_some_and(|slots| slots.contains(&attr))
     })
 }

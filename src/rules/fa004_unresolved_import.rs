@@ -62,11 +62,11 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: E
     let module = linker.module(id);
     let mut found = Vec::new();
     for stmt in &module.stmts {
-        let Some((span, symbol, message)) = failing_import(linker, id, &stmt.kind, extent) else { continue };
+        let Some((span, symbol, message, raises)) = failing_import(linker, id, &stmt.kind, extent) else { continue };
         let truth = linker.truth_of_guard(id, stmt.guard, stmt.span.start);
         if truth == Truth::No
             || extent == Extent::Import && !(truth == Truth::Yes && module.runs_at_import(stmt.scope))
-            || linker.is_protected(id, stmt.guard, Protection::Import)
+            || linker.is_protected(id, stmt.guard, raises)
             || linker.is_behind_open_question(id, stmt.guard)
         {
             continue;
@@ -84,8 +84,13 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: E
     found
 }
 
-/// Place, symbol and message of an import that certainly fails.
-fn failing_import(linker: &Linker<'_>, id: ModId, kind: &StmtKind, extent: Extent) -> Option<(Span, String, String)> {
+/// Place, symbol and message of an import that certainly fails, and what it raises.
+fn failing_import(
+    linker: &Linker<'_>,
+    id: ModId,
+    kind: &StmtKind,
+    extent: Extent,
+) -> Option<(Span, String, String, Protection)> {
     let module = linker.module(id);
     let concerns = |name: &str| extent != Extent::Attention || linker.program.packs.is_attention(name);
     match kind {
@@ -93,13 +98,13 @@ fn failing_import(linker: &Linker<'_>, id: ModId, kind: &StmtKind, extent: Exten
             if linker.program.locate(&import.module) != Located::Missing || !concerns(&import.module) {
                 return None;
             }
-            Some((import.span, import.module.to_string(), no_module(linker, &import.module)))
+            Some((import.span, import.module.to_string(), no_module(linker, &import.module), Protection::Import))
         }
         StmtKind::ImportFrom(import) => {
             let source = absolute(module, import.level, &import.module)?;
             match linker.program.locate(&source) {
                 Located::Missing if concerns(&source) => {
-                    Some((import.module_span, source.clone(), no_module(linker, &source)))
+                    Some((import.module_span, source.clone(), no_module(linker, &source), Protection::Import))
                 }
                 Located::Module(from) if &import.name != "*" => {
                     let full = format!("{source}.{}", import.name);
@@ -110,7 +115,7 @@ fn failing_import(linker: &Linker<'_>, id: ModId, kind: &StmtKind, extent: Exten
                         return None;
                     }
                     let message = format!("ImportError: cannot import name '{}' from '{source}'", import.name);
-                    Some((import.span, full, message))
+                    Some((import.span, full, message, Protection::ImportName))
                 }
                 _ => None,
             }

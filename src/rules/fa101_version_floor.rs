@@ -47,6 +47,10 @@ impl Rule for VersionFloor {
         &INFO
     }
 
+    fn builds_on(&self) -> &'static [&'static str] {
+        &["FA001", "FA002", "FA003", "FA004", "FA005", "FA006", "FA007"]
+    }
+
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let machines = Machines::of(context.environment);
         let stack = context.packs.distributions.iter().filter_map(|name| installed(context.environment, name));

@@ -233,9 +233,12 @@ impl Pair<'_> {
         if lost == 0 || !packs.in_stack(&loser.name) {
             return self.only_changed(packs);
         }
-        let shown: Vec<&Contested> = of(state).collect();
+        // The files that matter first: nothing imports the others.
+        let (mut shown, strays): (Vec<&Contested>, Vec<_>) = of(state).partition(|file| !is_stray(packs, &file.path));
+        let severity = if shown.is_empty() { Severity::Info } else { Severity::Error };
+        shown.extend(strays);
         let path = &shown[0].path;
-        let mut found = finding(&INFO, Severity::Error, loser, path, 1, path);
+        let mut found = finding(&INFO, severity, loser, path, 1, path);
         let verb = match (planned, lost) {
             (true, _) => "would be",
             (false, 1) => "is",
@@ -313,6 +316,22 @@ impl Pair<'_> {
         }
     }
 }
+
+/// A file that packages leave at the top of site-packages by mistake, where it is part of no module of theirs: build
+/// scripts, tests, documents.
+fn is_stray(packs: &Packs, path: &str) -> bool {
+    match path.split_once('/') {
+        Some((folder, _)) => STRAY_FOLDERS.contains(&folder),
+        None => {
+            let (stem, suffix) = path.split_once('.').unwrap_or((path, ""));
+            !(suffix.ends_with("so") || suffix.ends_with("pyd") || packs.is_attention(stem))
+        }
+    }
+}
+
+/// Folders of sources and documents beside a package, which a careless build installs too.
+const STRAY_FOLDERS: &[&str] =
+    &["benchmark", "benchmarks", "doc", "docs", "example", "examples", "scripts", "test", "tests", "tools"];
 
 /// Removes the winner, which takes the shared files along, before the loser is installed again.
 fn replace(pip: &str, winner: &Distribution, again: &str) -> String {

@@ -60,6 +60,10 @@ impl Rule for KnownDefect {
         &INFO
     }
 
+    fn builds_on(&self) -> &'static [&'static str] {
+        &["FA001", "FA002", "FA003", "FA004", "FA005", "FA006", "FA007"]
+    }
+
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let Context { environment, packs, .. } = context;
         for distribution in packs.distributions.iter().filter_map(|name| installed(environment, name)) {
@@ -94,9 +98,7 @@ fn check_installed(context: &Context<'_>, distribution: &Distribution, sink: &mu
     };
     let mut reported: Vec<(Severity, &Defect)> = Vec::new();
     for defect in context.packs.defects_of(&distribution.name, &version).filter(concerns) {
-        // A rule that could see it in the sources was not asked.
-        let silenced = defect.shown_by.as_ref().is_some_and(|shown| !sink.ran.contains(&shown.code.as_str()));
-        if silenced || explain(&mut sink.findings, distribution, defect) {
+        if explain(&mut sink.findings, distribution, defect) {
             continue;
         }
         let tree = &context.environment.root(distribution.root).tree;

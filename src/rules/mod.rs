@@ -61,6 +61,11 @@ pub trait Rule: Sync {
     /// What it is.
     fn info(&self) -> &'static RuleInfo;
 
+    /// Codes of the rules whose findings this one leaves alone or adds to: they run first, selected or not.
+    fn builds_on(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Reports what it finds.
     fn check(&self, context: &Context<'_>, sink: &mut Sink);
 }

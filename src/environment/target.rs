@@ -83,6 +83,11 @@ pub(super) fn classify(path: &Path) -> Result<Vec<Target>, LoadError> {
     }
     let holds_modules = names.iter().any(|(name, kind)| is_importable(path, name, *kind));
     if holds_modules {
+        // A namespace package of an installation: `site-packages/flash_attn` with nothing but `cute` in it.
+        if let Some(site) = path.canonicalize().ok().as_deref().and_then(Path::parent).filter(|site| is_installed(site))
+        {
+            return classify(site);
+        }
         return Ok(vec![Target::Checkout(path.to_owned())]);
     }
     // A project folder whose environment is below it.
@@ -164,12 +169,15 @@ pub(super) fn is_importable(folder: &Path, name: &str, kind: EntryKind) -> bool 
     })
 }
 
+/// Whether packages are installed right inside a folder.
+fn is_installed(folder: &Path) -> bool {
+    is_site_name(folder) || list(folder).is_ok_and(|names| !infos(&names).is_empty())
+}
+
 /// The folder that a package is imported from. `flash_attn/cute` may lie in a namespace, which has no `__init__.py`:
 /// the nearest folder that is an installation or a project decides, before the first without one.
 fn package_root(package: &Path) -> Option<PathBuf> {
-    let is_installation = |folder: &Path| {
-        is_site_name(folder) || is_project(folder) || list(folder).is_ok_and(|names| !infos(&names).is_empty())
-    };
+    let is_installation = |folder: &Path| is_installed(folder) || is_project(folder);
     let place = package.canonicalize().ok()?;
     let mut above = place.ancestors().enumerate().skip(1);
     let found = above.clone().find(|(_, folder)| is_installation(folder));
@@ -419,6 +427,7 @@ mod tests {
             ("checkout/vllm/__init__.py", ""),
             ("checkout/vllm.egg-info/PKG-INFO", ""),
             ("packages/flash_attn/cute/__init__.py", ""),
+            ("installed/flash_attn/cute/__init__.py", ""),
             ("lib/python3.9/site-packages/x.py", ""),
             ("several/one/a-1.dist-info/METADATA", ""),
             ("several/two/b-1.dist-info/METADATA", ""),
@@ -433,6 +442,9 @@ mod tests {
         assert_eq!(only(&at("plain")), Target::Site(at("plain")));
         assert_eq!(only(&at("unpacked")), Target::Unpacked(at("unpacked")));
         assert_eq!(only(&at("installed")), Target::Site(at("installed")));
+        // A namespace package stands for the installation it is in.
+        let installed = at("installed").canonicalize().unwrap();
+        assert_eq!(only(&at("installed/flash_attn")), Target::Site(installed));
         assert_eq!(only(&at("checkout")), Target::Checkout(at("checkout")));
         assert_eq!(only(&at("packages")), Target::Checkout(at("packages")));
         assert_eq!(only(&at("lib/python3.9")), Target::Site(at("lib/python3.9/site-packages")));

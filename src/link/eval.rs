@@ -151,6 +151,9 @@ impl Linker<'_> {
     fn on_class(&self, class: ClassRef, attr: Symbol) -> Resolution {
         let found = self.class_member(class, attr);
         match found {
+            Resolution::Found(_) if self.program.stores().attributes.contains(&attr) => {
+                Resolution::Unknown("assigned from outside")
+            }
             Resolution::Found(values) => Resolution::union(values.into_iter().map(|value| match value {
                 // Python makes `__new__` a static method: whoever reads it passes the class.
                 Value::Function(f) if &attr == "__new__" => Resolution::one(Value::Function(f)),

@@ -177,6 +177,7 @@ impl Linker<'_> {
                 },
                 StmtKind::ImportFrom(import) => {
                     match self.import_from(id, import) {
+                        _ if &import.name == "*" => {}
                         Resolution::Missing if unconditional => return Outcome::Fails(stmt_id),
                         Resolution::Found(values) if !matches!(values[..], [Value::External(_)]) => {}
                         _ => certain = false,

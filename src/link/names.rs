@@ -142,6 +142,19 @@ impl<'p> Linker<'p> {
         if self.is_replaced(id, name) {
             return Resolution::Unknown("assigned from outside");
         }
+        let bindings = scope.names.get(&name).map(|bindings| bindings.as_slice()).unwrap_or_default();
+        let last = bindings.iter().map(|&b| module[b].span.start).max();
+        // A star import further down takes the name over.
+        for &star in scope.stars.iter().rev().filter(|&&star| last.is_some_and(|last| module[star].span.start > last)) {
+            match (
+                self.star_member(id, star, name),
+                self.truth_of_guard(id, module[star].guard, module[star].span.start),
+            ) {
+                (Resolution::Missing, _) => {}
+                (found, Truth::Yes) => return found,
+                _ => return Resolution::Unknown("a star import that may take the name over"),
+            }
+        }
         let bound = self.bound(id, Module::SCOPE, name, None);
         if bound != Resolution::Missing {
             return bound;
@@ -149,7 +162,6 @@ impl<'p> Linker<'p> {
         if !module.errors.is_empty() {
             return Resolution::Unknown("a module that does not parse");
         }
-        let bindings = scope.names.get(&name).map(|bindings| bindings.as_slice()).unwrap_or_default();
         if bindings.iter().any(|&b| self.is_for_another_environment(id, b)) {
             return Resolution::Unknown("bound on another platform, or when something else is installed");
         }

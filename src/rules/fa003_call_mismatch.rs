@@ -79,7 +79,10 @@ pub fn bad_calls(linker: &Linker<'_>, id: ModId, attention_only: bool) -> Vec<Ba
     let mut found = Vec::new();
     for (index, expr) in module.exprs.iter().enumerate() {
         let ExprKind::Call(call) = &expr.kind else { continue };
-        if !matches!(module[call.callee].kind, ExprKind::Name(_) | ExprKind::Attribute(..) | ExprKind::Call(_)) {
+        if !matches!(
+            module[call.callee].kind,
+            ExprKind::Name(_) | ExprKind::Attribute(..) | ExprKind::Call(_) | ExprKind::Subscript(..) | ExprKind::If(_)
+        ) {
             continue;
         }
         let at = ExprId(index as u32);

@@ -32,7 +32,7 @@ use crate::finding::Finding;
 use crate::link::{Linker, ModId, Protection, Truth};
 use crate::native::schema::{self, Schema};
 use crate::native::stack;
-use crate::python::ir::{ArgumentKind, Call, ExprId, ExprKind, Span};
+use crate::python::ir::{ArgumentKind, BindingKind, Call, ExprId, ExprKind, Span, StmtKind};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA007",
@@ -79,7 +79,10 @@ fn op_calls(linker: &Linker<'_>, id: ModId) -> Vec<OpCall> {
     let mut calls = Vec::new();
     for (index, expr) in module.exprs.iter().enumerate() {
         let ExprKind::Call(call) = &expr.kind else { continue };
-        let Some(path) = module.dotted(call.callee) else { continue };
+        if !matches!(module[call.callee].kind, ExprKind::Name(_) | ExprKind::Attribute(..)) {
+            continue;
+        }
+        let Some(path) = path_of(linker, id, call.callee, 12) else { continue };
         let Some(rest) = path.strip_prefix("torch.ops.") else { continue };
         let parts: Vec<&str> = rest.split('.').collect();
         let (namespace, op) = match parts[..] {
@@ -94,6 +97,27 @@ fn op_calls(linker: &Linker<'_>, id: ModId) -> Vec<OpCall> {
         }
     }
     calls
+}
+
+/// The dotted path that an expression comes down to through imports and names that are bound once:
+/// `fa2 = torch.ops._vllm_fa2_C`.
+fn path_of(linker: &Linker<'_>, id: ModId, expr: ExprId, depth: u32) -> Option<String> {
+    let depth = depth.checked_sub(1)?;
+    let module = linker.module(id);
+    match module[expr].kind {
+        ExprKind::Attribute(value, attr) => Some(format!("{}.{attr}", path_of(linker, id, value, depth)?)),
+        ExprKind::Name(name) => {
+            let scope = linker.binding_scope(module, module[expr].scope, name)?;
+            match module[scope].names[&name].as_slice() {
+                [only] => match module[*only].kind {
+                    BindingKind::Value(value) => path_of(linker, id, value, depth),
+                    _ => linker.spelled(id, expr),
+                },
+                _ => linker.spelled(id, expr),
+            }
+        }
+        _ => None,
+    }
 }
 
 /// Looks the operators up in the extensions: in the one named like the namespace, if there is one.
@@ -133,11 +157,12 @@ fn judge(context: &Context<'_>, op: &OpCall, schemas: &Schemas) -> Option<Findin
     let ExprKind::Call(call) = &module[op.expr].kind else { return None };
     let mut failure = None;
     for schema in known {
-        failure = Some(mismatch(module, op, call, schema)?);
+        let refused = mismatch(module, op, call, schema)
+            .map(|(span, reason)| (span, format!("RuntimeError: {}::{}() {reason}", op.namespace, op.op)));
+        failure = Some(refused.or_else(|| surplus(module, op, schema))?);
     }
-    let (span, reason) = failure?;
+    let (span, message) = failure?;
     let symbol = format!("{}.{}", op.namespace, op.op);
-    let message = format!("RuntimeError: {}::{}() {reason}", op.namespace, op.op);
     let mut item = finding(context, &INFO, op.module, span, symbol, message);
     item.help = item.package.as_ref().map(|package| {
         let version = item.version.as_deref().map(|version| format!("=={version}")).unwrap_or_default();
@@ -146,6 +171,31 @@ fn judge(context: &Context<'_>, op: &OpCall, schemas: &Schemas) -> Option<Findin
         )
     });
     Some(item)
+}
+
+/// What unpacking the result raises, where it takes another number of values than the operator returns.
+fn surplus(module: &crate::python::Module, op: &OpCall, schema: &Schema) -> Option<(Span, String)> {
+    let returned = schema.returns.len();
+    // A single value may be a list of any length.
+    if returned < 2 {
+        return None;
+    }
+    let wanted = module.stmts.iter().find_map(|stmt| match &stmt.kind {
+        StmtKind::Assign(targets, value) if *value == op.expr => targets.iter().find_map(|&target| {
+            let (ExprKind::Tuple(items) | ExprKind::List(items)) = &module[target].kind else { return None };
+            let starred = items.iter().any(|&item| matches!(module[item].kind, ExprKind::Starred(_)));
+            (!starred).then_some(items.len())
+        }),
+        _ => None,
+    })?;
+    let span = module[op.expr].span;
+    match wanted.cmp(&returned) {
+        std::cmp::Ordering::Less => Some((span, format!("ValueError: too many values to unpack (expected {wanted})"))),
+        std::cmp::Ordering::Equal => None,
+        std::cmp::Ordering::Greater => {
+            Some((span, format!("ValueError: not enough values to unpack (expected {wanted}, got {returned})")))
+        }
+    }
 }
 
 /// Why a schema does not take a call; `None` if it does, or if that is not known.

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Times fa-doctor against ruff on the same files, in one run.
+"""Times fa-doctor against ruff, ty and pyrefly on the same files, in one run.
 
     python3 scripts/bench.py BINARY CORPUS [--runs 5] [--write docs/benchmarks.md]
 
-BINARY is a release build, CORPUS what scripts/corpus.py prepares; ruff is looked for on PATH, and left out of the table where it is
-not there. The figures are the best of the runs of a warm cache: wall seconds, processor
-seconds and peak memory of the whole process tree's largest process.
+BINARY is a release build, CORPUS what scripts/corpus.py prepares; the others are looked for on PATH, and left out of the table where
+they are not there. ty and pyrefly are given the environment to resolve imports in, the CuTe DSL's packages with it, so that they can
+check what fa-doctor checks. The figures are the best of the runs of a warm cache: wall seconds, processor seconds and peak memory of
+the process.
 """
 
 import argparse
@@ -32,6 +33,15 @@ def measure(command, runs):
     return best
 
 
+def flag(name, values):
+    return [part for value in values for part in (name, value)]
+
+
+def version(program):
+    answer = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    return answer.stdout.strip() or program
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
@@ -44,9 +54,16 @@ def main():
     wheels = args.corpus / "wheels"
     wheel = next(wheels.glob("vllm-0.26.0-*.whl"), None)
     scan = [args.binary, "scan", "--format", "json", "--fail-on", "never"]
+    search = [environment, environment / "nvidia_cutlass_dsl" / "dsl_packages"]
+    ty = ["ty", "check", "--project", environment, "--python-version", "3.12", *flag("--extra-search-path", search)]
+    pyrefly = ["pyrefly", "check", "--python-version", "3.12", *flag("--search-path", search)]
     rows = [
         ("fa-doctor scan, vLLM 0.26.0 with DSL 4.6.0 and quack 0.6.3, unpacked", [*scan, environment]),
         ("ruff check --no-cache --select F821, all of vllm/", ["ruff", "check", "--no-cache", "--select", "F821", package]),
+        ("ty check, vllm/vllm_flash_attn alone", [*ty, package / "vllm_flash_attn"]),
+        ("pyrefly check, vllm/vllm_flash_attn alone", [*pyrefly, package / "vllm_flash_attn"]),
+        ("ty check, all of vllm/", [*ty, package]),
+        ("pyrefly check, all of vllm/", [*pyrefly, package]),
     ]
     if wheel:
         dsl = [next(wheels.glob(f"{name}-4.6.0-*.whl"), None) for name in (
@@ -61,6 +78,8 @@ def main():
         "",
         f"{datetime.date.today()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, best of {args.runs} runs with a warm",
         "cache: `python3 scripts/bench.py target/release/fa-doctor CORPUS --write docs/benchmarks.md`.",
+        "",
+        f"Compared with: {', '.join(version(other) for other in ('ruff', 'ty', 'pyrefly') if shutil.which(other)) or 'nothing'}.",
         "",
         "| command | wall s | cpu s | peak MB |",
         "|---|---|---|---|",

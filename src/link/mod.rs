@@ -111,8 +111,10 @@ impl<'a> Program<'a> {
             self_indexes: RwLock::default(),
         };
         let audited = program.audited_names(scope);
-        program.audited = program.load_all(audited.iter().map(String::as_str));
-        let importers = program.importer_names(&audited);
+        // The search for importers reads files while the audited ones are parsed.
+        let (loaded, importers) =
+            rayon::join(|| program.load_all(audited.iter().map(String::as_str)), || program.importer_names(&audited));
+        program.audited = loaded;
         let loaded = program.load_all(importers.iter().map(String::as_str));
         program.importers = loaded.into_par_iter().filter(|&id| program.imports_attention(id)).collect();
         // Made here, in parallel, rather than inside the first rule that asks: a worker that waits for a cell that

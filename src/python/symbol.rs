@@ -1,6 +1,5 @@
 //! Interned strings: the names and string literals of the sources.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -14,16 +13,20 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 #[repr(packed(4))]
 pub struct Symbol(&'static &'static str);
 
-const SHARDS: usize = 16;
+/// The threads that parse ask for different names most of the time: each shard has a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Shard(Mutex<FxHashMap<&'static str, Symbol>>);
 
-static INTERNED: LazyLock<[Mutex<FxHashMap<&'static str, Symbol>>; SHARDS]> =
-    LazyLock::new(|| std::array::from_fn(|_| Mutex::new(HashMap::with_hasher(FxBuildHasher))));
+const SHARDS: usize = 64;
+
+static INTERNED: LazyLock<[Shard; SHARDS]> = LazyLock::new(|| std::array::from_fn(|_| Shard::default()));
 
 impl Symbol {
     /// The symbol of this text.
     pub fn new(text: &str) -> Symbol {
         let shard = (FxBuildHasher.hash_one(text) >> 7) as usize % SHARDS;
-        let mut known = INTERNED[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = INTERNED[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&known) = known.get(text) {
             return known;
         }

@@ -4,7 +4,6 @@ pub mod builtins;
 pub mod decode;
 pub mod ir;
 mod lower;
-mod lower_expr;
 pub mod symbol;
 
 pub use ir::Module;

@@ -10,7 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 /// index is made of: one file of the attention stack mentions the same few hundred names thousands of times. It is a
 /// thin pointer that aligns as the ids of the index do: half of an index is symbols and what lies beside them.
 #[derive(Clone, Copy, Eq)]
-#[repr(packed(4))]
+#[repr(Rust, packed(4))]
 pub struct Symbol(&'static &'static str);
 
 /// The threads that parse ask for different names most of the time: each shard has a cache line of its own.

@@ -4,9 +4,9 @@ use ruff_python_ast::{self as ast, Expr as Ast};
 use ruff_text_size::Ranged;
 use thin_vec::ThinVec;
 
-use super::ir::*;
-use super::lower::{Lowering, span};
-use super::symbol::Symbol;
+use super::super::ir::*;
+use super::super::symbol::Symbol;
+use super::{Lowering, span};
 
 pub(super) fn operator(op: ast::Operator) -> Operator {
     match op {

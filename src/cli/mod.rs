@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::report::style::{Style, wrap_after};
+use crate::report::style::{Style, printable_lines, wrap_after};
 use crate::scan::ScanError;
 use args::GlobalArgs;
 
@@ -184,15 +184,22 @@ pub fn fail(error: &anyhow::Error, global: &GlobalArgs) -> ExitCode {
     }
     let style = Style::stderr(global.color);
     let mut causes = error.chain();
-    let text = causes.next().map(ToString::to_string).unwrap_or_default();
+    // Messages name files and arguments, which may hold anything.
+    let text = causes.next().map(|error| printable_lines(&error.to_string())).unwrap_or_default();
     // Typed errors carry their hint in their text, so that it is never lost.
     let (first, hint) = match text.split_once("\nhint: ") {
         Some((first, hint)) => (first.trim_end(), Some(hint)),
         None => (text.as_str(), None),
     };
     eprintln!("{}", wrap_after("error:", &style.bad("error:"), first, style.width));
+    let mut told = text.clone();
     for cause in causes {
-        eprintln!("  {}", wrap_after("caused by:", "caused by:", &cause.to_string(), style.width));
+        let cause = printable_lines(cause.to_string().trim_end());
+        // Many typed errors have their cause in their own text.
+        if !told.contains(&cause) {
+            eprintln!("  {}", wrap_after("caused by:", "caused by:", &cause, style.width));
+            told = cause;
+        }
     }
     let failure = error.downcast_ref::<Failure>();
     if let Some(hint) = failure.and_then(|failure| failure.hint.as_deref()).or(hint) {

@@ -59,7 +59,7 @@ fn attachment(title: &'static str, part: &str, path: &Path) -> anyhow::Result<At
         serde_json::from_str(&text).with_context(|| format!("`{}` is not a JSON result of {title}", path.display()))?;
     // Whatever else a file holds is not for an issue.
     if value.get("schema").is_none() || value.get(part).is_none() {
-        let hint = format!("make one with `fa-doctor {title} --format json > {title}.json`");
+        let hint = format!("`fa-doctor {title} --format json` prints one");
         return Err(Failure::new(format!("`{}` is not a JSON result of {title}", path.display()), hint).into());
     }
     Ok(Attachment { title, json: serde_json::to_string_pretty(&value)? })

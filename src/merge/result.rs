@@ -110,6 +110,9 @@ impl NodeResult {
     pub fn parse(path: &Path, text: &str) -> Result<NodeResult, MergeError> {
         let not_a_result = |source| MergeError::NotAResult { path: path.to_owned(), source };
         let value: Value = serde_json::from_str(text).map_err(not_a_result)?;
+        if !value.is_object() {
+            return Err(not_a_result(serde::de::Error::custom("it holds no object")));
+        }
         if let Some(schema) = value.get("schema").filter(|schema| **schema != 1) {
             return Err(MergeError::Schema { path: path.to_owned(), schema: schema.clone() });
         }

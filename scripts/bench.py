@@ -73,6 +73,11 @@ def main():
     crowded = args.corpus / "envs" / "vllm-0.26.0-crowded"
     if crowded.is_dir():
         rows.insert(1, ("fa-doctor scan, torch, triton, transformers and flashinfer beside it", [*scan, crowded]))
+    native = args.corpus / "envs" / "xformers-0.0.33.post2-torch-2.11.0"
+    if native.is_dir():
+        size = sum(path.stat().st_size for path in native.rglob("*.so*") if path.is_file()) / 1e9
+        name = f"fa-doctor scan --select FA2, xformers 0.0.33.post2 with torch 2.11.0: {size:.1f} GB of libraries"
+        rows.append((name, [*scan, native, "--select", "FA2", "--arch", "sm_120"]))
     lines = [
         "# Benchmarks",
         "",

@@ -3,8 +3,8 @@
 
     python3 scripts/cuobjdump.py FOLDER
 
-Downloads cuobjdump and libraries of real wheels into FOLDER (800 MB, kept for the next run) and
-runs tests/native_cuobjdump.rs on them. Nothing is installed or imported.
+Downloads cuobjdump and libraries of real wheels into FOLDER (800 MB, kept for the next run; with FA_DOCTOR_CORPUS only
+what scripts/corpus.py did not bring) and runs tests/native_cuobjdump.rs on them. Nothing is installed or imported.
 """
 
 import os
@@ -36,6 +36,10 @@ def wheel(folder: Path, package: str) -> Path:
 
 def unpack(folder: Path, package: str, wanted: str) -> list[Path]:
     """The files of a package whose names end in `wanted`."""
+    corpus = os.environ.get("FA_DOCTOR_CORPUS")
+    tree = Path(corpus or folder, "trees", package.replace("==", "-"))
+    if tree.is_dir():
+        return sorted(path for path in tree.rglob("*") if path.name.endswith(wanted))
     place = folder / package
     with zipfile.ZipFile(wheel(folder, package)) as archive:
         names = [name for name in archive.namelist() if name.endswith(wanted)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{BROKEN, run, site};
+use common::{BROKEN, doctor, run, site};
 
 /// A broken environment, and the file that a scan writes about it.
 fn result(place: &Path, file: &str) -> std::path::PathBuf {
@@ -21,10 +21,20 @@ fn result(place: &Path, file: &str) -> std::path::PathBuf {
 fn sarif_is_valid() {
     let schema = std::env::var("SARIF_SCHEMA").expect("SARIF_SCHEMA");
     let place = tempfile::tempdir().expect("a folder");
-    let log = result(place.path(), "result.sarif");
-    let script = "import json, sys, jsonschema; jsonschema.validate(*(json.load(open(p)) for p in sys.argv[1:]))";
-    let status = Command::new("python3").args(["-c", script]).arg(log).arg(schema).status().expect("python3");
-    assert!(status.success());
+    let mut logs = vec![result(place.path(), "result.sarif")];
+    // A released package has findings of every kind: fixes, related places, what could not be checked.
+    if let Some(corpus) = std::env::var_os("FA_DOCTOR_CORPUS") {
+        let environment = Path::new(&corpus).join("envs/vllm-0.26.0");
+        let arguments = ["--arch", "sm_90,sm_120", "--all", "--output", "released.sarif"];
+        let output = doctor(place.path()).arg("scan").arg(environment).args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        logs.push(place.path().join("released.sarif"));
+    }
+    for log in logs {
+        let script = "import json, sys, jsonschema; jsonschema.validate(*(json.load(open(p)) for p in sys.argv[1:]))";
+        let status = Command::new("python3").args(["-c", script]).arg(log).arg(&schema).status().expect("python3");
+        assert!(status.success());
+    }
 }
 
 #[test]

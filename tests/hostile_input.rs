@@ -20,7 +20,10 @@ const SETTINGS: [(&str, &str); 14] = [
     ("select = 'FA001'", "expected a sequence"),
     ("arch = ['sm_120\\u001b[31m']", "is no GPU"),
     ("platform = 'tpu'", "unknown variant `tpu`"),
-    ("x = [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "TOML parse error"),
+    (
+        "x = [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+        "TOML parse error",
+    ),
 ];
 
 /// Files that are no results, all of which are named in the message.
@@ -90,7 +93,10 @@ fn wrong_input_gets_a_message_and_an_exit_code() {
         // Long messages are wrapped.
         let flat = err.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(flat.contains(needle), "{arguments:?}: {err}");
-        assert!(err.starts_with("error: ") && !err.contains('\u{1b}') && !err.contains("panicked"), "{arguments:?}: {err}");
+        assert!(
+            err.starts_with("error: ") && !err.contains('\u{1b}') && !err.contains("panicked"),
+            "{arguments:?}: {err}"
+        );
         err
     };
     for (arguments, code, needle) in ARGUMENTS {

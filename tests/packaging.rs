@@ -90,3 +90,23 @@ fn a_wheel_installs_without_a_network() {
     assert!(shown.contains(concat!("Version: ", env!("CARGO_PKG_VERSION"))), "{shown}");
     run(Command::new(&python).args(["-m", "pip", "check"]));
 }
+
+#[test]
+#[ignore = "needs pre-commit, and python3 with pip and venv"]
+fn the_hook_looks_at_the_environment_of_the_repository() {
+    let place = tempfile::tempdir().expect("a folder");
+    let run = |command: &mut Command| command.current_dir(place.path()).output().expect("it runs");
+    write(place.path(), "requirements.txt", "vllm==0.26.0\n");
+    for arguments in [&["init", "-q"][..], &["add", "requirements.txt"]] {
+        assert!(run(Command::new("git").args(arguments)).status.success());
+    }
+    write(place.path(), ".venv/pyvenv.cfg", "version = 3.12.1\n");
+    site(&place.path().join(".venv/lib/python3.12/site-packages"), BROKEN);
+    let mut command = Command::new("pre-commit");
+    command.args(["try-repo", ROOT, "fa-doctor", "--all-files", "--verbose"]);
+    command.env("FA_DOCTOR_BINARY", BINARY).env("PRE_COMMIT_HOME", place.path().join("cache"));
+    command.env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX");
+    // pre-commit activates an environment of its own for the hook, which is not the one that is meant.
+    let shown = String::from_utf8_lossy(&run(&mut command).stdout).into_owned();
+    assert!(shown.contains("exit code: 1") && shown.contains("forward.py:6:21: FA001"), "{shown}");
+}

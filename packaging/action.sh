@@ -7,6 +7,9 @@ binary=${INPUT_BINARY:-}
 if [ -z "$binary" ]; then
     if command -v fa-doctor >/dev/null; then
         binary=fa-doctor
+    elif ! command -v cargo >/dev/null; then
+        echo "::error title=fa-doctor::no fa-doctor on PATH, and no cargo to build it; install the wheel first, or name a binary"
+        exit 2
     else
         cargo install --quiet --locked --path "$GITHUB_ACTION_PATH" --root "$RUNNER_TEMP/fa-doctor"
         binary=$RUNNER_TEMP/fa-doctor/bin/fa-doctor

@@ -3,6 +3,7 @@
 //! Data flows one way: environment -> sources -> index -> rules -> findings -> report or fix -> probe or smoke.
 
 pub mod capability;
+pub mod choice;
 pub mod cli;
 pub mod config;
 pub mod environment;

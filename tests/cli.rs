@@ -279,6 +279,83 @@ fn env_tells_what_is_installed_or_that_nothing_is() {
     assert_eq!(run(place.path(), "env empty").code, 3);
 }
 
+/// A vLLM that supports version 4 on 10.x and prefers it there, and whose backends are tried in an order of their own.
+const CHOOSING: &[(&str, &str)] = &[
+    ("vllm-0.99.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: vllm\nVersion: 0.99.0\n"),
+    ("vllm/__init__.py", ""),
+    ("vllm/platforms/__init__.py", "from .interface import current_platform\n"),
+    (
+        "vllm/platforms/interface.py",
+        "from typing import NamedTuple\n\n\nclass DeviceCapability(NamedTuple):\n    major: int\n    minor: int\n\n\ncurrent_platform = object()\n",
+    ),
+    (
+        "vllm/platforms/cuda.py",
+        "from vllm.v1.attention.backends.registry import Backends\n\nfrom .interface import DeviceCapability\n\n\n\
+def _get_backend_priorities(use_mla, device_capability: DeviceCapability, wide=False):\n    if use_mla:\n        \
+tail = [Backends.PLAIN]\n        if not wide:\n            tail.append(Backends.NEW)\n        return [*tail]\n    \
+if device_capability.major == 10:\n        return [Backends.NEW, Backends.PLAIN]\n    return [Backends.PLAIN, Backends.NEW]\n",
+    ),
+    ("vllm/v1/attention/__init__.py", ""),
+    ("vllm/v1/attention/backends/__init__.py", ""),
+    (
+        "vllm/v1/attention/backends/registry.py",
+        "from enum import Enum\n\n\nclass Backends(Enum):\n    PLAIN = \"vllm.v1.attention.backends.plain.Plain\"\n    \
+NEW = \"vllm.v1.attention.backends.plain.New\"\n",
+    ),
+    (
+        "vllm/v1/attention/backends/plain.py",
+        "from vllm.platforms.interface import DeviceCapability\n\n\nclass Plain:\n    @classmethod\n    \
+def supports_compute_capability(cls, capability: DeviceCapability):\n        return capability >= DeviceCapability(8, 0)\n\n\n\
+class New(Plain):\n    @classmethod\n    def supports_compute_capability(cls, capability: DeviceCapability):\n        \
+return capability.major == 10\n",
+    ),
+    (
+        "vllm/v1/attention/backends/fa_utils.py",
+        "from vllm.platforms import current_platform\nfrom vllm.vllm_flash_attn.flash_attn_interface import is_fa_version_supported\n\n\n\
+def get_flash_attn_version(head_size=None):\n    capability = current_platform.get_device_capability()\n    \
+if capability.major == 10 and is_fa_version_supported(4):\n        version = 4\n    else:\n        version = 2\n    \
+if settings().version is not None:\n        version = settings().version\n    \
+if version == 4 and head_size is not None and head_size > 128:\n        version = 2\n    return version\n",
+    ),
+    ("vllm/vllm_flash_attn/__init__.py", ""),
+    (
+        "vllm/vllm_flash_attn/flash_attn_interface.py",
+        "from vllm.platforms import current_platform\n\n\ndef _four():\n    \
+if not current_platform.is_device_capability_family(100):\n        return False, \"only on compute capability 10.x\"\n    \
+return True, None\n\n\ndef is_fa_version_supported(fa_version):\n    if fa_version == 2:\n        return True\n    \
+if fa_version == 4:\n        return _four()[0]\n    return False\n",
+    ),
+];
+
+#[test]
+fn env_tells_which_implementation_is_taken_and_why_not_the_others() {
+    let place = folder();
+    for (path, text) in CHOOSING {
+        write(&place.path().join("site"), path, text);
+    }
+    let answer = |arch: &str| -> Value {
+        let json = run(place.path(), &format!("env site --arch {arch} --format json"));
+        serde_json::from_str::<Value>(&json.out).expect("JSON")["choices"][0].clone()
+    };
+    let names = |list: &Value| list.as_array().unwrap().iter().map(|b| b["name"].to_string()).collect::<Vec<_>>();
+    let old = answer("sm_121");
+    assert_eq!(old["versions"][0]["chosen"], true, "{old}");
+    assert_eq!(old["versions"][0]["place"]["line"], 10);
+    assert_eq!(old["versions"][2]["supported"], false);
+    assert_eq!(old["versions"][2]["reason"], "only on compute capability 10.x");
+    assert_eq!(old["versions"][2]["place"]["line"], 6);
+    assert_eq!(names(&old["backends"][0]["order"]), ["\"PLAIN\"", "\"NEW\""]);
+    assert_eq!(old["backends"][0]["order"][1]["runs"], false);
+    assert_eq!(names(&old["backends"][1]["order"]), ["\"PLAIN\"", "\"NEW\""]);
+    let new = answer("sm_100");
+    assert_eq!((&new["versions"][2]["name"], &new["versions"][2]["chosen"]), (&"FA4".into(), &true.into()), "{new}");
+    assert_eq!(names(&new["backends"][0]["order"]), ["\"NEW\"", "\"PLAIN\""]);
+    let text = run(place.path(), "env site --arch sm_121").out;
+    assert!(text.contains("which attention vLLM takes on sm_121"), "{text}");
+    assert!(text.contains("not FA4     only on compute capability 10.x"), "{text}");
+    assert!(text.contains("PLAIN; not on sm_121: NEW"), "{text}");
+}
+
 #[test]
 fn the_report_for_an_issue_tells_no_private_place() {
     let place = folder();

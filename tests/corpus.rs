@@ -2,7 +2,8 @@
 //!
 //! `tests/corpus/expected/<name>.toml` lists the true findings of one environment with the reason why each is true,
 //! established by importing and running the packages themselves; anything else that the tool says is untrue.
-//! `tests/corpus/chains/<name>.toml` lists the gates of one environment for `--arch`, read from its sources by hand.
+//! `tests/corpus/chains/<name>.toml` lists the gates of one environment for `--arch` and the implementation that is taken
+//! there, read from its sources by hand.
 //! The packages are prepared by `scripts/corpus.py`, which needs pip and a network, so these tests ask for it:
 //!
 //!     python3 scripts/corpus.py target/corpus
@@ -186,6 +187,12 @@ struct Chains {
 #[serde(deny_unknown_fields)]
 struct Chain {
     arch: Vec<String>,
+    /// The version of flash attention that is taken when nothing else is asked for.
+    takes: String,
+    /// The backends that run there, in the order in which they are tried.
+    backends: Vec<String>,
+    /// Those of MLA.
+    mla: Vec<String>,
     /// Its number, its severity, its place, and what meets it.
     gates: Vec<[String; 4]>,
 }
@@ -211,6 +218,31 @@ fn gate_differences(site: &Path, arch: &str, chain: &Chain) -> Vec<String> {
     missed.chain(said.difference(&wanted).map(|gate| format!("untrue   {gate}"))).collect()
 }
 
+/// What is wrong with the implementation that `env` says is taken on one architecture.
+fn choice_differences(site: &Path, arch: &str, chain: &Chain) -> Vec<String> {
+    let output = Command::new(env!("CARGO_BIN_EXE_fa-doctor"))
+        .arg("env")
+        .arg(site)
+        .args(["--arch", arch, "--format", "json"])
+        .output()
+        .unwrap();
+    let facts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let choice = &facts["choices"][0];
+    let names = |list: &serde_json::Value, keep: &dyn Fn(&serde_json::Value) -> bool| -> Vec<String> {
+        let kept = list.as_array().into_iter().flatten().filter(|one| keep(one));
+        kept.map(|one| one["name"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let runs = |one: &serde_json::Value| one["runs"] != false;
+    let said = [
+        names(&choice["versions"], &|one| one["chosen"] == true),
+        names(&choice["backends"][0]["order"], &runs),
+        names(&choice["backends"][1]["order"], &runs),
+    ];
+    let wanted = [vec![chain.takes.clone()], chain.backends.clone(), chain.mla.clone()];
+    let pairs = said.iter().zip(&wanted).filter(|(said, wanted)| said != wanted);
+    pairs.map(|(said, wanted)| format!("{arch} takes {said:?} instead of {wanted:?}")).collect()
+}
+
 #[test]
 #[ignore = "needs the released packages that scripts/corpus.py downloads"]
 fn every_architecture_meets_the_gates_of_its_sources_in_their_order() {
@@ -223,6 +255,7 @@ fn every_architecture_meets_the_gates_of_its_sources_in_their_order() {
         let site = corpus.join("envs").join(name(&file));
         for chain in &chains.chain {
             wrong.extend(chain.arch.iter().flat_map(|arch| gate_differences(&site, arch, chain)));
+            wrong.extend(chain.arch.iter().flat_map(|arch| choice_differences(&site, arch, chain)));
         }
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::Status;
 use super::args::{CheckArgs, GlobalArgs, HardwareArgs, TargetArgs, TextOrJson, heading};
 use crate::capability::Matrix;
+use crate::choice::{Backend, Choice, Place, choices};
 use crate::environment::Environment;
 use crate::environment::gpu::{Gpu, Hardware};
 use crate::finding::Finding;
@@ -49,6 +50,7 @@ struct Facts {
     schema: u32,
     environment: Subject,
     machine: Hardware,
+    choices: Vec<Choice>,
     gates: Vec<Finding>,
     device_code: Vec<Row>,
     capabilities: Matrix,
@@ -65,6 +67,7 @@ pub fn run(args: &EnvArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     progress.stage("reading sources");
     let program = Program::load(&environment, &packs, Scope::default());
     let capabilities = Matrix::of(&program);
+    let choices = choices(&program);
     let gates = gates(&program);
     progress.stage("reading libraries");
     let device_code = table::table(&environment, &packs);
@@ -80,6 +83,7 @@ pub fn run(args: &EnvArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
         schema: 1,
         environment: report.environment,
         machine,
+        choices,
         gates: report.findings,
         device_code,
         capabilities,
@@ -119,6 +123,7 @@ fn text(facts: &Facts, style: Style, out: &mut dyn Write) -> io::Result<()> {
     for (index, package) in stack.enumerate() {
         line(if index == 0 { "packages" } else { "" }, &format!("{} {}", package.name, package.version))?;
     }
+    choice_list(&facts.choices, style, out)?;
     gate_list(facts, style, out)?;
     matrix(&facts.capabilities, style, out)?;
     device_code(&facts.device_code, style, out)
@@ -138,6 +143,47 @@ fn machine(hardware: &Hardware) -> String {
     parts.extend(hardware.cuda.iter().map(|cuda| format!("for CUDA {cuda}")));
     parts.extend(hardware.trouble.iter().cloned());
     parts.join(", ")
+}
+
+/// What vLLM takes, and why not the others.
+fn choice_list(choices: &[Choice], style: Style, out: &mut dyn Write) -> io::Result<()> {
+    for choice in choices {
+        writeln!(out, "\n{}", style.bold(&format!("which attention vLLM takes on {}", choice.arch)))?;
+        let mut line = |label: &str, text: &str, place: Option<&Place>| {
+            let label = format!("  {label:<11}");
+            writeln!(out, "{}", wrap_after(&label, &label, &printable(text), style.width))?;
+            match place {
+                Some(place) => {
+                    writeln!(out, "      {}", style.dim(&printable(&format!("{}:{}", place.path, place.line))))
+                }
+                None => Ok(()),
+            }
+        };
+        for version in &choice.versions {
+            let text = match (version.supported, version.chosen) {
+                (_, true) => "taken, unless a setting, ALiBi or the head size ask for another",
+                (true, false) => "runs here, and is not what is taken by default",
+                (false, false) => version.reason.as_deref().unwrap_or("not supported on this architecture"),
+            };
+            let not = if version.supported { "" } else { "not " };
+            line(&format!("{not}{}", version.name), text, version.place.as_ref())?;
+        }
+        for backends in &choice.backends {
+            let (never, tried): (Vec<&Backend>, Vec<&Backend>) =
+                backends.order.iter().partition(|backend| backend.runs == Some(false));
+            let names = |list: &[&Backend]| list.iter().map(|b| b.name.as_str()).collect::<Vec<_>>().join(", ");
+            let mut text = match &tried[..] {
+                [] => "nothing".to_owned(),
+                [only] => only.name.clone(),
+                _ => format!("the first that fits the model: {}", names(&tried)),
+            };
+            if !never.is_empty() {
+                text += &format!("; not on {}: {}", choice.arch, names(&never));
+            }
+            line(backends.kind, &text, Some(&backends.place))?;
+        }
+    }
+    Ok(())
 }
 
 fn gate_list(facts: &Facts, style: Style, out: &mut dyn Write) -> io::Result<()> {

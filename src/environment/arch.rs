@@ -21,6 +21,12 @@ pub fn normalize(text: &str) -> Result<String, LoadError> {
     number.map(|number| format!("sm_{number}")).ok_or_else(|| LoadError::UnknownArch(text.to_owned()))
 }
 
+/// `sm_120` as (12, 0).
+pub fn capability(arch: &str) -> Option<(i64, i64)> {
+    let number: i64 = arch.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()?;
+    Some((number / 10, number % 10))
+}
+
 fn parse(digits: &str) -> Option<u32> {
     let plain = (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if plain { digits.parse().ok() } else { None }

@@ -35,7 +35,7 @@ pub use linker::{Before, Linker};
 pub use modules::{Located, Node, NodeKind};
 pub use names::is_ancestor;
 pub use reach::{Reach, Reached};
-pub use selection::Choice;
+pub use selection::{Backend, Choice, Order, Refusal};
 pub use signature::{Callee, Signature};
 pub use stores::{Read, SelfIndex, Store, Stores};
 pub use usage::{Mentions, Usage};

@@ -3,7 +3,9 @@
 
 use super::{Const, FnRef, Linker, ModId, Truth, Value};
 use crate::python::Symbol;
-use crate::python::ir::{ArgumentKind, BindingKind, Call, Constant, ExprId, ExprKind, GuardKind, Span, StmtKind};
+use crate::python::ir::{
+    ArgumentKind, BindingKind, Call, Constant, ExprId, ExprKind, GuardId, GuardKind, Span, StmtKind,
+};
 
 /// How deep predicates are followed into each other.
 const DEPTH: u32 = 4;
@@ -19,7 +21,203 @@ pub struct Choice {
     pub span: Span,
 }
 
+/// Why an implementation is not supported: the return that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Where.
+    pub module: ModId,
+    /// Its place.
+    pub span: Span,
+    /// What it says.
+    pub reason: Option<Symbol>,
+}
+
+/// Backends in the order in which they are tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Order {
+    /// Where the list stands.
+    pub module: ModId,
+    /// Its place.
+    pub span: Span,
+    /// What could be read of it.
+    pub backends: Vec<Backend>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backend {
+    /// As the list calls it.
+    pub name: Symbol,
+    /// Whether it runs on the device, if its class says so.
+    pub runs: Option<bool>,
+}
+
 impl Linker<'_> {
+    /// Why the number `value` is not supported, if a return says so.
+    pub fn refusal(&self, value: i64) -> Option<Refusal> {
+        let predicate = self.program.packs.selection.supported.iter().find_map(|path| self.function_at(path))?;
+        let parameter = self.module(predicate.module)[predicate.function].parameters.first()?.name;
+        self.assuming(predicate, vec![(parameter, Const::Int(value))], || self.refusing_return(predicate, DEPTH))
+    }
+
+    fn refusing_return(&self, f: FnRef, depth: u32) -> Option<Refusal> {
+        let depth = depth.checked_sub(1)?;
+        let module = self.module(f.module);
+        let function = &module[f.function];
+        let returns = module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+            StmtKind::Return(Some(value)) => Some((value, self.truth_of_guard(f.module, stmt.guard, stmt.span.start))),
+            _ => None,
+        });
+        let mut live: Vec<_> = returns.filter(|(_, truth)| *truth != Truth::No).collect();
+        // The one that is certain to be reached, before those that are only possible.
+        live.sort_by_key(|(_, truth)| *truth != Truth::Yes);
+        live.into_iter().rev().find_map(|(value, _)| self.refusing_value(f.module, value, depth))
+    }
+
+    fn refusing_value(&self, id: ModId, value: ExprId, depth: u32) -> Option<Refusal> {
+        let module = self.module(id);
+        match &module[value].kind {
+            ExprKind::Subscript(inner, _) => self.refusing_value(id, *inner, depth),
+            ExprKind::Call(call) => match *self.eval(id, call.callee).single()? {
+                Value::Function(f) | Value::Bound(f) => self.refusing_return(f, depth),
+                _ => None,
+            },
+            ExprKind::Tuple(items) if self.truth(id, *items.first()?) == Some(false) => {
+                let reason = match self.constant(id, *items.get(1)?) {
+                    Some(Const::Str(reason)) => Some(reason),
+                    _ => None,
+                };
+                Some(Refusal { module: id, span: module[value].span, reason })
+            }
+            _ => (self.truth(id, value) == Some(false)).then(|| Refusal {
+                module: id,
+                span: module[value].span,
+                reason: None,
+            }),
+        }
+    }
+
+    /// The backends that are tried, in their order, when nothing in particular is asked for.
+    pub fn tried(&self, mla: bool) -> Option<Order> {
+        let selection = &self.program.packs.selection;
+        let f = selection.priorities.iter().find_map(|path| self.function_at(path))?;
+        let function = &self.module(f.module)[f.function];
+        let mut assumed: Vec<(Symbol, Const)> = function
+            .parameters
+            .iter()
+            .filter_map(|parameter| Some((parameter.name, self.constant(f.module, parameter.default?)?)))
+            .collect();
+        assumed.extend(selection.mla_argument.iter().map(|name| (Symbol::new(name), Const::Bool(mla))));
+        self.assuming(f, assumed, || {
+            let module = self.module(f.module);
+            let mut lists =
+                module.own_statements(&function.body, function.scope).filter_map(|(_, stmt)| match stmt.kind {
+                    StmtKind::Return(Some(value)) => {
+                        (self.truth_of_guard(f.module, stmt.guard, stmt.span.start) != Truth::No).then_some(value)
+                    }
+                    _ => None,
+                });
+            let list = lists.next()?;
+            if lists.next().is_some() {
+                return None;
+            }
+            let backends = self.backends(f.module, list)?;
+            Some(Order { module: f.module, span: module[list].span, backends })
+        })
+    }
+
+    /// The items of a list of backends, starred ones spread out.
+    fn backends(&self, id: ModId, list: ExprId) -> Option<Vec<Backend>> {
+        let module = self.module(id);
+        match &module[list].kind {
+            ExprKind::List(items) => {
+                let each = items.iter().map(|&item| match module[item].kind {
+                    ExprKind::Starred(inner) => self.backends(id, inner),
+                    _ => Some(vec![self.backend(id, item)?]),
+                });
+                Some(each.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
+            }
+            ExprKind::If(parts) => {
+                let part = if self.truth(id, parts[0])? { parts[1] } else { parts[2] };
+                self.backends(id, part)
+            }
+            ExprKind::Name(name) => {
+                let Value::Sequence(at) = *self.eval(id, list).single()? else { return None };
+                let made = self.backends(at.module, at.expr)?;
+                self.lengthened(id, list, *name, made)
+            }
+            _ => None,
+        }
+    }
+
+    /// A local list after the calls of its `append` and `insert` before `read`.
+    fn lengthened(&self, id: ModId, read: ExprId, name: Symbol, mut list: Vec<Backend>) -> Option<Vec<Backend>> {
+        let module = self.module(id);
+        let (scope, before) = (module[read].scope, module[read].span.start);
+        for expr in module.exprs.iter().filter(|expr| expr.scope == scope && expr.span.start < before) {
+            let ExprKind::Call(call) = &expr.kind else { continue };
+            let ExprKind::Attribute(object, method) = module[call.callee].kind else { continue };
+            if !matches!(module[object].kind, ExprKind::Name(other) if other == name) {
+                continue;
+            }
+            match self.truth_of_guard(id, expr.guard, expr.span.start) {
+                Truth::No => continue,
+                // The body of the function is itself a condition; nothing else may be.
+                _ if !self.certainly_runs(id, expr.guard) => return None,
+                _ => {}
+            }
+            let (at, added) = match (method.as_str(), &call.arguments[..]) {
+                ("append", [added]) => (list.len(), added.value),
+                ("insert", [at, added]) => match self.constant(id, at.value)? {
+                    Const::Int(at) => (usize::try_from(at).ok()?.min(list.len()), added.value),
+                    _ => return None,
+                },
+                _ => return None,
+            };
+            list.insert(at, self.backend(id, added)?);
+        }
+        Some(list)
+    }
+
+    fn certainly_runs(&self, id: ModId, guard: GuardId) -> bool {
+        let module = self.module(id);
+        let mut conditions = module.conditions(guard).take_while(|kind| !matches!(kind, GuardKind::Body(_)));
+        conditions.all(|kind| self.truth_of_kind(id, kind, 0) == Truth::Yes)
+    }
+
+    /// A member of the enumeration of backends, itself or through a local name.
+    fn backend(&self, id: ModId, item: ExprId) -> Option<Backend> {
+        let module = self.module(id);
+        match module[item].kind {
+            ExprKind::Attribute(_, name) => Some(Backend { name, runs: self.backend_runs(id, item) }),
+            ExprKind::Name(name) => {
+                let scope = self.binding_scope(module, module[item].scope, name)?;
+                match self.candidates(id, scope, name, Some(self.place(id, item)))[..] {
+                    [only] => match module[only].kind {
+                        BindingKind::Value(value) if value != item => self.backend(id, value),
+                        _ => None,
+                    },
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the class that a backend's entry names by its dotted path runs on the device.
+    fn backend_runs(&self, id: ModId, entry: ExprId) -> Option<bool> {
+        let Value::Constant(Constant::Str(path)) = *self.eval(id, entry).single()? else { return None };
+        let (module, class) = path.rsplit_once('.')?;
+        let super::Located::Module(owner) = self.program.locate(module) else { return None };
+        self.program.module(owner)?;
+        let Value::Class(class) = *self.module_member(owner, Symbol::new(class)).single()? else { return None };
+        let predicate = self.program.packs.selection.device_predicate.as_deref()?;
+        match *self.class_member(class, Symbol::new(predicate)).single()? {
+            Value::Function(f) => Some(self.may_hold(f, Vec::new())),
+            _ => None,
+        }
+    }
+
     /// Whether a predicate, with these values of its parameters, can come out true. Its answer is a truth value, or a
     /// tuple that starts with one.
     pub fn may_hold(&self, f: FnRef, assumed: Vec<(Symbol, Const)>) -> bool {

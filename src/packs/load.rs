@@ -115,6 +115,8 @@ impl Packs {
         self.selection.supported.extend(file.selection.supported);
         self.selection.chosen_by.extend(file.selection.chosen_by);
         self.selection.priorities.extend(file.selection.priorities);
+        self.selection.mla_argument = file.selection.mla_argument.or(self.selection.mla_argument.take());
+        self.selection.device_predicate = file.selection.device_predicate.or(self.selection.device_predicate.take());
         self.selection.names.extend(file.selection.names);
         self.consumed_keywords.extend(file.consumed_keywords);
         self.arguments.extend(file.arguments);

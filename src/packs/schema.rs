@@ -126,6 +126,10 @@ pub struct Selection {
     /// Dotted paths of functions that list backends in the order in which they are tried.
     #[serde(default)]
     pub priorities: Vec<String>,
+    /// Their argument that asks for the backends of MLA.
+    pub mla_argument: Option<String>,
+    /// The method by which a backend's class says whether it runs on a device.
+    pub device_predicate: Option<String>,
     /// What a number stands for: "FA2".
     #[serde(default)]
     pub names: BTreeMap<String, String>,

@@ -34,6 +34,7 @@ use rustc_hash::FxHashSet;
 use super::gate_syntax::{if_span, innermost_test, is_absence, is_asserted, is_refusal, one_line, text_of};
 use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
+use crate::environment::arch::capability;
 use crate::finding::{Finding, Severity};
 use crate::link::{FnRef, Linker, Located, ModId, Resolution, Truth, Value};
 use crate::python::ir::{
@@ -69,12 +70,6 @@ impl Rule for ArchGate {
             }
         }
     }
-}
-
-/// `sm_120` as (12, 0).
-pub(super) fn capability(arch: &str) -> Option<(i64, i64)> {
-    let number: i64 = arch.strip_prefix("sm_")?.trim_end_matches(['a', 'f']).parse().ok()?;
-    Some((number / 10, number % 10))
 }
 
 /// One gate on the way.
@@ -247,7 +242,7 @@ impl Walk<'_> {
         }
     }
 
-    /// `supports_compute_capability` of a backend, answered with False.
+    /// The method by which a backend says whether it runs on a device, answered with False.
     fn refuses_device(&self, f: FnRef) -> bool {
         let module = self.context.program.source(f.module);
         let function = &module[f.function];
@@ -256,7 +251,7 @@ impl Walk<'_> {
                 StmtKind::Return(value) => value,
                 _ => None,
             });
-        function.name.as_str() == "supports_compute_capability"
+        self.context.packs.selection.device_predicate.as_deref() == Some(function.name.as_str())
             && returns.next().is_some_and(|value| self.linker.truth(f.module, value) == Some(false))
             && returns.next().is_none()
     }

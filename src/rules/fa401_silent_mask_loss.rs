@@ -38,9 +38,9 @@ use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 
-use super::fa301_arch_gate::capability;
 use super::sources::{finding, judge, related};
 use super::{Context, Rule, RuleInfo, Sink};
+use crate::environment::arch::capability;
 use crate::finding::{Finding, Severity};
 use crate::link::{Const, End, Fate, FnRef, Follower, Linker, ModId, Reached, Value};
 use crate::python::ir::{BindingKind, ExprId, ExprKind, FunctionId, GuardKind, Usage};

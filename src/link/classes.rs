@@ -7,8 +7,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{ClassRef, ExprRef, Linker, ModId, Program, Resolution, Truth, Value};
 use crate::packs::Decorator;
-use crate::python::Symbol;
 use crate::python::ir::{ArgumentKind, BindingKind, ClassId, ExprId, ExprKind, StmtKind};
+use crate::python::{Symbol, builtins};
 
 /// The order in which Python looks for a class's attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,9 +67,15 @@ const PLAIN: &[&str] = &[
     "typing_extensions.Generic",
 ];
 
-/// Bases outside the sources that answer for attributes of their own, but run `__init__` as written.
+/// Bases outside the sources that answer for attributes of their own, but run `__init__` as written; so do the
+/// exceptions of Python.
 const ORDINARY: &[&str] =
     &["torch.nn.Module", "torch.nn.modules.module.Module", "typing.NamedTuple", "typing_extensions.NamedTuple"];
+
+/// A builtin exception, by its name.
+fn is_exception(name: &str) -> bool {
+    builtins::is_builtin(name, None) && ["Error", "Exception", "Warning"].iter().any(|end| name.ends_with(end))
+}
 
 impl Linker<'_> {
     /// The linearisation of a class; `None` if Python would refuse it or the bases form a cycle.
@@ -101,7 +107,7 @@ impl Linker<'_> {
                 Entry::External(name) => {
                     if !PLAIN.contains(&name.as_str()) {
                         mro.open = true;
-                        mro.exotic |= !ORDINARY.contains(&name.as_str());
+                        mro.exotic |= !(ORDINARY.contains(&name.as_str()) || is_exception(&name));
                         mro.certain = mro.certain.min(mro.classes.len());
                     }
                     mro.externals.push(name);

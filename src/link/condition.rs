@@ -27,6 +27,8 @@ pub enum Const {
     Version(Version),
     /// `sys.version_info` of a Python that is not known, or known only to its minor version.
     PythonVersion,
+    /// `sys.version_info[:2]` of such a Python.
+    PythonRelease,
     /// Something that is true and not None: a module, function or class.
     Object,
 }
@@ -41,7 +43,7 @@ impl Const {
             Const::Float(value) => *value != 0.0,
             Const::Str(text) => !text.is_empty(),
             Const::Tuple(items) => !items.is_empty(),
-            Const::Version(_) | Const::PythonVersion | Const::Object => true,
+            Const::Version(_) | Const::PythonVersion | Const::PythonRelease | Const::Object => true,
         })
     }
 }
@@ -131,6 +133,11 @@ impl Linker<'_> {
                 None => None,
             },
             ExprKind::Named(_, value) => self.constant(id, *value),
+            ExprKind::Subscript(value, index)
+                if matches!(module[*index].kind, ExprKind::Other) && module.slice(module[*index].span) == ":2" =>
+            {
+                (self.constant(id, *value)? == Const::PythonVersion).then_some(Const::PythonRelease)
+            }
             ExprKind::Subscript(value, index) => match (self.constant(id, *value)?, self.constant(id, *index)?) {
                 (Const::Tuple(items), Const::Int(index)) => {
                     let index = if index < 0 { index + items.len() as i64 } else { index };
@@ -421,9 +428,13 @@ impl Linker<'_> {
     fn compare_pair(&self, op: Comparison, left: Option<&Const>, right: Option<&Const>) -> Option<bool> {
         let (left, right) = (left?, right?);
         match (left, right) {
-            (Const::PythonVersion, Const::Tuple(bound)) => return self.compare_python(op, bound),
-            (Const::Tuple(bound), Const::PythonVersion) => return self.compare_python(flipped(op)?, bound),
-            (Const::PythonVersion, _) | (_, Const::PythonVersion) => return None,
+            (Const::PythonVersion, Const::Tuple(bound)) => return self.compare_python(op, bound, false),
+            (Const::Tuple(bound), Const::PythonVersion) => return self.compare_python(flipped(op)?, bound, false),
+            (Const::PythonRelease, Const::Tuple(bound)) => return self.compare_python(op, bound, true),
+            (Const::Tuple(bound), Const::PythonRelease) => return self.compare_python(flipped(op)?, bound, true),
+            (Const::PythonVersion | Const::PythonRelease, _) | (_, Const::PythonVersion | Const::PythonRelease) => {
+                return None;
+            }
             (Const::Object, Const::None) | (Const::None, Const::Object) => {
                 return match op {
                     Comparison::Is | Comparison::Eq => Some(false),
@@ -463,7 +474,7 @@ impl Linker<'_> {
     }
 
     /// `sys.version_info <op> bound`: with the version unknown, true or false only if it is so from Python 3.10 on.
-    fn compare_python(&self, op: Comparison, bound: &[Const]) -> Option<bool> {
+    fn compare_python(&self, op: Comparison, bound: &[Const], release: bool) -> Option<bool> {
         let bound: Vec<i64> = bound
             .iter()
             .map(|item| match item {
@@ -482,6 +493,7 @@ impl Linker<'_> {
             let version = [3, minor];
             let prefix = &bound[..bound.len().min(2)];
             let decided = match version[..prefix.len()].cmp(prefix) {
+                std::cmp::Ordering::Equal if release => 2.cmp(&bound.len()),
                 std::cmp::Ordering::Equal if bound.len() > 2 => return None,
                 // (3, 10, 4) is above (3, 10) and (3,).
                 std::cmp::Ordering::Equal => std::cmp::Ordering::Greater,
@@ -492,8 +504,8 @@ impl Linker<'_> {
                 Comparison::LtE => decided.is_le(),
                 Comparison::Gt => decided.is_gt(),
                 Comparison::GtE => decided.is_ge(),
-                Comparison::Eq => false,
-                Comparison::NotEq => true,
+                Comparison::Eq => release && decided.is_eq(),
+                Comparison::NotEq => !(release && decided.is_eq()),
                 _ => return None,
             };
             if *answer.get_or_insert(holds) != holds {

@@ -239,7 +239,7 @@ impl Stores {
     }
 
     /// The stores of one module.
-    fn of(program: &Program<'_>, id: ModId) -> Stores {
+    pub fn of(program: &Program<'_>, id: ModId) -> Stores {
         let mut stores = Stores::default();
         if let Some(module) = program.module(id) {
             for stmt in &module.stmts {
@@ -264,7 +264,27 @@ impl Stores {
                             stores.note_imported(module, id, *object, *attr);
                         }
                     }
+                    // `o.__dict__[key] = ..`, `vars(o).update(..)`
+                    ExprKind::Subscript(dict, key) if expr.usage == Usage::Store => {
+                        if namespace_of(module, *dict).is_some_and(|name| self_of(module, expr.scope, name).is_none()) {
+                            match module[*key].kind {
+                                ExprKind::Constant(crate::python::ir::Constant::Str(name)) => {
+                                    stores.attributes.insert(name);
+                                }
+                                _ => {
+                                    stores.dynamic.insert(id);
+                                }
+                            }
+                        }
+                    }
                     ExprKind::Call(call) => {
+                        if let ExprKind::Attribute(dict, method) = module[call.callee].kind
+                            && ["update", "setdefault", "__setitem__"].contains(&method.as_str())
+                            && namespace_of(module, dict)
+                                .is_some_and(|name| self_of(module, expr.scope, name).is_none())
+                        {
+                            stores.dynamic.insert(id);
+                        }
                         let Some((object, key, value)) = setattr(module, call) else { continue };
                         match module[key].kind {
                             ExprKind::Constant(crate::python::ir::Constant::Str(name)) => {
@@ -347,6 +367,26 @@ impl Linker<'_> {
         stores
             .into_iter()
             .any(|&(at, object)| matches!(self.eval(at, object).single(), Some(Value::Module(target)) if *target == id))
+    }
+
+    /// Whether some code that knows of the module sets attributes by names that are computed.
+    pub fn is_set_by_name(&self, id: ModId) -> bool {
+        let name = self.program.node(id).name;
+        let knows = |other: &ModId| {
+            *other == id
+                || super::imports(self.module(*other)).any(|import| {
+                    import.strip_prefix(name.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                })
+        };
+        self.program.stores().dynamic.iter().any(knows)
+    }
+
+    /// Whether code somewhere adds a name to Python's builtins.
+    pub fn is_made_builtin(&self, name: Symbol) -> bool {
+        let stores = self.program.stores().imported.get(&name).into_iter().flatten();
+        stores.into_iter().any(
+            |&(at, object)| matches!(self.eval(at, object).single(), Some(Value::External(path)) if path == "builtins"),
+        )
     }
 
     /// What any method of the module stores under `attr` on its first parameter.

@@ -219,6 +219,7 @@ fn judge(linker: &Linker<'_>, id: ModId, at: ExprId, name: Symbol) -> Verdict {
         return match linker.module_member(id, name) {
             // Importing a submodule binds it in its package.
             Resolution::Missing if module.is_package && is_submodule(linker, module, name) => Verdict::Fine,
+            Resolution::Missing if linker.is_made_builtin(name) => Verdict::Fine,
             Resolution::Missing if in_class_body(module, expr.scope, name) => {
                 Verdict::Undefined(Reason::ClassName, false)
             }

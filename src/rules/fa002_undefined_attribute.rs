@@ -42,7 +42,7 @@ use super::fa001_undefined_name::is_evaluated;
 use super::sources::{finding, over, related, report};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
-use crate::link::{ClassRef, FnRef, Linker, ModId, Protection, Resolution, Truth, Value};
+use crate::link::{ClassRef, FnRef, Linker, Located, ModId, Protection, Resolution, Stores, Truth, Value};
 use crate::python::Symbol;
 use crate::python::ir::{ExprId, ExprKind, GuardKind, StmtKind, Usage};
 
@@ -63,12 +63,14 @@ impl Rule for UndefinedAttribute {
 
     fn check(&self, context: &Context<'_>, sink: &mut Sink) {
         let mentioned = mentioned_methods(context);
-        let lacks = over(context, &context.program.audited, |linker, id| {
+        let mut lacks: Vec<Lack> = over(context, &context.program.audited, |linker, id| {
             let module = linker.module(id);
             let classes = (0..module.classes.len())
                 .map(|index| ClassRef { module: id, class: crate::python::ir::ClassId(index as u32) });
             classes.flat_map(|class| lacking(linker, class, &mentioned)).collect()
         });
+        let given = given_elsewhere(context, &lacks);
+        lacks.retain(|lack| !given.contains(&lack.attribute));
         let findings = group(context, lacks);
         report(context, sink, findings);
     }
@@ -83,6 +85,26 @@ pub struct Lack {
     pub attribute: Symbol,
     /// The reads in what it runs, with the module of each.
     pub reads: Vec<(ModId, ExprId)>,
+}
+
+/// The attributes among those that modules beyond the audit, which need not import what they are handed, assign to some
+/// object.
+fn given_elsewhere(context: &Context<'_>, lacks: &[Lack]) -> FxHashSet<Symbol> {
+    let Context { environment, program, .. } = context;
+    let mut names: Vec<&str> = lacks.iter().map(|lack| lack.attribute.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return FxHashSet::default();
+    }
+    let known: FxHashSet<ModId> = program.audited.iter().chain(&program.importers).copied().collect();
+    let modules = environment.files_mentioning(&names).into_iter().filter_map(|(root, path)| {
+        match program.locate(&program.module_name(root, &path)?) {
+            Located::Module(id) if !known.contains(&id) => Some(id),
+            _ => None,
+        }
+    });
+    modules.flat_map(|id| Stores::of(program, id).attributes).collect()
 }
 
 /// Names of methods that are read from anything but `self`, anywhere in the audited modules and their importers.
@@ -116,7 +138,7 @@ pub fn lacking(linker: &Linker<'_>, class: ClassRef, mentioned: &FxHashSet<Symbo
         return Vec::new();
     }
     let Some(mro) = linker.mro(class) else { return Vec::new() };
-    let dynamic = |owner: &ClassRef| linker.program.stores().dynamic.contains(&owner.module);
+    let dynamic = |owner: &ClassRef| linker.is_set_by_name(owner.module);
     if mro.open || mro.classes.iter().any(dynamic) || is_open(linker, &mro.classes) {
         return Vec::new();
     }

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use super::{Context, RuleInfo, Sink};
 use crate::finding::{Finding, Related, Severity};
 use crate::link::{Linker, ModId, Reach, Reached, Usage};
-use crate::python::ir::{ScopeId, Span};
+use crate::python::ir::{GuardKind, ScopeId, Span};
 
 /// A finding at `span` of a module: an error, without help, related places or fix.
 pub(super) fn finding(
@@ -134,6 +134,8 @@ pub(super) fn judge<K>(context: &Context<'_>, findings: &mut [(K, Finding)]) {
             (Severity::Info, "nothing that is installed imports this module")
         } else if reached == Reached::Conditionally {
             (Severity::Warning, "this module is imported only under a condition that is not known to hold")
+        } else if is_script(context, id, finding) {
+            (Severity::Warning, "this runs only where the module is started as a script")
         } else if !usage.is_referred_to(id, scope_at(context, id, finding)) {
             (Severity::Warning, "nothing that is installed calls this function")
         } else {
@@ -172,6 +174,25 @@ fn judge_carried(context: &Context<'_>, reach: &Reach, finding: &mut Finding) {
             return;
         }
     }
+}
+
+/// The place of a finding is below `if __name__ == "__main__":`.
+fn is_script(context: &Context<'_>, id: ModId, finding: &Finding) -> bool {
+    let module = context.program.source(id);
+    let around = module.stmts.iter().filter(|stmt| {
+        let (first, last) = (module.position(stmt.span.start).0, module.position(stmt.span.end).0);
+        (first..=last).contains(&finding.line)
+    });
+    let innermost = around.min_by_key(|stmt| stmt.span.end - stmt.span.start);
+    innermost.is_some_and(|stmt| {
+        module.conditions(stmt.guard).any(|kind| match kind {
+            GuardKind::Test { test, holds: true } => {
+                let text = module.slice(module[test].span);
+                text.contains("__name__") && text.contains("__main__")
+            }
+            _ => false,
+        })
+    })
 }
 
 /// The innermost scope around the place of a finding.

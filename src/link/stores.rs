@@ -9,7 +9,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{ClassRef, Linker, ModId, Program, Value};
 use crate::python::Symbol;
 use crate::python::ir::{
-    ArgumentKind, BindingKind, ClassId, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind, Usage,
+    ArgumentKind, BindingKind, ClassId, Constant, Expr, ExprId, ExprKind, FunctionId, Module, ScopeKind, StmtKind,
+    Usage,
 };
 
 /// A store of an attribute on `self`.
@@ -253,71 +254,63 @@ impl Stores {
                 }
             }
             for expr in &module.exprs {
-                match &expr.kind {
-                    ExprKind::Attribute(object, attr) if expr.usage == Usage::Store => {
-                        let own = match module[*object].kind {
-                            ExprKind::Name(name) => self_of(module, expr.scope, name).is_some(),
-                            _ => false,
-                        };
-                        if !own {
-                            stores.attributes.insert(*attr);
-                            stores.note_imported(module, id, *object, *attr);
-                        }
-                    }
-                    // `o.__dict__[key] = ..`, `vars(o).update(..)`
-                    ExprKind::Subscript(dict, key) if expr.usage == Usage::Store => {
-                        if namespace_of(module, *dict).is_some_and(|name| self_of(module, expr.scope, name).is_none()) {
-                            match module[*key].kind {
-                                ExprKind::Constant(crate::python::ir::Constant::Str(name)) => {
-                                    stores.attributes.insert(name);
-                                }
-                                _ => {
-                                    stores.dynamic.insert(id);
-                                }
-                            }
-                        }
-                    }
-                    ExprKind::Call(call) => {
-                        if let ExprKind::Attribute(dict, method) = module[call.callee].kind
-                            && ["update", "setdefault", "__setitem__"].contains(&method.as_str())
-                            && namespace_of(module, dict)
-                                .is_some_and(|name| self_of(module, expr.scope, name).is_none())
-                        {
-                            stores.dynamic.insert(id);
-                        }
-                        let Some((object, key, value)) = setattr(module, call) else { continue };
-                        match module[key].kind {
-                            ExprKind::Constant(crate::python::ir::Constant::Str(name)) => {
-                                if &name == "__class__" {
-                                    if let Some(value) = value {
-                                        stores.swap(module, value);
-                                    }
-                                } else {
-                                    stores.attributes.insert(name);
-                                    stores.note_imported(module, id, object, name);
-                                }
-                            }
-                            _ => {
-                                let own = match module[object].kind {
-                                    ExprKind::Name(name) => self_of(module, expr.scope, name).is_some(),
-                                    _ => false,
-                                };
-                                // What a `__setattr__` hands to its base is what some statement stores.
-                                let handed_on = module.enclosing_function(expr.scope).is_some_and(|function| {
-                                    &module[function].name == "__setattr__"
-                                        && matches!(module[object].kind, ExprKind::Call(_))
-                                });
-                                if !own && !handed_on {
-                                    stores.dynamic.insert(id);
-                                }
-                            }
-                        }
-                    }
-                    _ => {}
-                }
+                stores.note(module, id, expr);
             }
         }
         stores
+    }
+
+    /// What one expression stores on an object that is not its own `self`.
+    fn note(&mut self, module: &Module, id: ModId, expr: &Expr) {
+        let is_self = |name: Symbol| self_of(module, expr.scope, name).is_some();
+        let own = |object: ExprId| matches!(module[object].kind, ExprKind::Name(name) if is_self(name));
+        let is_foreign = |dict: ExprId| namespace_of(module, dict).is_some_and(|name| !is_self(name));
+        match &expr.kind {
+            ExprKind::Attribute(object, attr) if expr.usage == Usage::Store && !own(*object) => {
+                self.attributes.insert(*attr);
+                self.note_imported(module, id, *object, *attr);
+            }
+            // `o.__dict__[key] = ..`
+            ExprKind::Subscript(dict, key) if expr.usage == Usage::Store && is_foreign(*dict) => {
+                match module[*key].kind {
+                    ExprKind::Constant(Constant::Str(name)) => self.attributes.insert(name),
+                    _ => self.dynamic.insert(id),
+                };
+            }
+            ExprKind::Call(call) => {
+                // `vars(o).update(..)`
+                if let ExprKind::Attribute(dict, method) = module[call.callee].kind
+                    && ["update", "setdefault", "__setitem__"].contains(&method.as_str())
+                    && is_foreign(dict)
+                {
+                    self.dynamic.insert(id);
+                }
+                let Some((object, key, value)) = setattr(module, call) else { return };
+                // What a `__setattr__` hands to its base is what some statement stores.
+                let handed_on = || {
+                    matches!(module[object].kind, ExprKind::Call(_))
+                        && module
+                            .enclosing_function(expr.scope)
+                            .is_some_and(|function| &module[function].name == "__setattr__")
+                };
+                let literal = match module[key].kind {
+                    ExprKind::Constant(Constant::Str(name)) => Some(name),
+                    _ => None,
+                };
+                match (literal, value) {
+                    (Some(name), Some(value)) if &name == "__class__" => self.swap(module, value),
+                    (Some(name), _) => {
+                        self.attributes.insert(name);
+                        self.note_imported(module, id, object, name);
+                    }
+                    (None, _) if !own(object) && !handed_on() => {
+                        self.dynamic.insert(id);
+                    }
+                    (None, _) => {}
+                }
+            }
+            _ => {}
+        }
     }
 
     fn note_imported(&mut self, module: &Module, id: ModId, object: ExprId, attr: Symbol) {

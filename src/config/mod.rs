@@ -10,6 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use similar::TextDiff;
 use toml::Spanned;
 
 use crate::environment::{Platform, arch};
@@ -103,7 +104,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// Its text is wrong; `toml` shows the place.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}{}", path.display(), source.to_string().trim_end(), suggestion(source.message()))]
     Parse {
         /// The file.
         path: PathBuf,
@@ -125,6 +126,16 @@ pub enum ConfigError {
     /// There is no `[tool.fa-doctor]` in the pyproject.toml that `--config` names.
     #[error("{} has no [tool.fa-doctor] section\nhint: add one, or name another file with --config", .0.display())]
     NoSection(PathBuf),
+}
+
+/// What was probably meant, where the parser lists what it knows: "unknown field `selct`, expected one of `select`, ..".
+fn suggestion(message: &str) -> String {
+    const CLOSE: f32 = 0.6;
+    let mut names = message.split('`').skip(1).step_by(2);
+    let Some(wrong) = names.next().filter(|_| message.starts_with("unknown ")) else { return String::new() };
+    let likeness = |name: &&str| TextDiff::from_chars(wrong, *name).ratio();
+    let nearest = names.max_by(|a, b| likeness(a).total_cmp(&likeness(b))).filter(|name| likeness(name) >= CLOSE);
+    nearest.map(|name| format!("\nhint: did you mean `{name}`?")).unwrap_or_default()
 }
 
 /// The keys of a file.
@@ -315,6 +326,18 @@ mod tests {
         assert!(arch.starts_with("../fa-doctor.toml:2: `blackwell` is no GPU architecture"), "{arch}");
         let nested = load(SHARED, "[tool.fa-doctor]\nx = 1\n").expect_err("unknown key");
         assert!(nested.contains("unknown field `x`"), "{nested}");
+    }
+
+    #[test]
+    fn what_was_probably_meant_is_suggested() {
+        let hint = |text: &str| {
+            load(OWN, text).expect_err("a mistake").rsplit_once("\nhint: ").map(|(_, hint)| hint.to_owned())
+        };
+        assert_eq!(hint("selct = []").as_deref(), Some("did you mean `select`?"));
+        assert_eq!(hint("fail_on = 'error'").as_deref(), Some("did you mean `fail-on`?"));
+        assert_eq!(hint("fail-on = 'errors'").as_deref(), Some("did you mean `error`?"));
+        assert_eq!(hint("[[ignore]]\nreson = 'x'").as_deref(), Some("did you mean `reason`?"));
+        assert_eq!(hint("colour = 1"), None);
     }
 
     #[test]

@@ -142,10 +142,28 @@ impl Linker<'_> {
                 self.backends(id, part)
             }
             ExprKind::Name(name) => {
-                let Value::Sequence(at) = *self.eval(id, list).single()? else { return None };
-                let made = self.backends(at.module, at.expr)?;
+                let made = match self.display_of(id, list, *name) {
+                    Some(display) => self.backends(id, display)?,
+                    None => {
+                        let Value::Sequence(at) = *self.eval(id, list).single()? else { return None };
+                        self.backends(at.module, at.expr)?
+                    }
+                };
                 self.lengthened(id, list, *name, made)
             }
+            _ => None,
+        }
+    }
+
+    /// The list that a local name is given at first, whatever is done with it afterwards.
+    fn display_of(&self, id: ModId, read: ExprId, name: Symbol) -> Option<ExprId> {
+        let module = self.module(id);
+        let scope = self.binding_scope(module, module[read].scope, name)?;
+        match self.candidates(id, scope, name, Some(self.place(id, read)))[..] {
+            [only] => match module[only].kind {
+                BindingKind::Value(value) if matches!(module[value].kind, ExprKind::List(_)) => Some(value),
+                _ => None,
+            },
             _ => None,
         }
     }

@@ -81,7 +81,12 @@ pub fn bad_calls(linker: &Linker<'_>, id: ModId, attention_only: bool) -> Vec<Ba
         let ExprKind::Call(call) = &expr.kind else { continue };
         if !matches!(
             module[call.callee].kind,
-            ExprKind::Name(_) | ExprKind::Attribute(..) | ExprKind::Call(_) | ExprKind::Subscript(..) | ExprKind::If(_)
+            ExprKind::Name(_)
+                | ExprKind::Attribute(..)
+                | ExprKind::Call(_)
+                | ExprKind::Subscript(..)
+                | ExprKind::If(_)
+                | ExprKind::Lambda(_)
         ) {
             continue;
         }

@@ -4,6 +4,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use pep508_rs::Requirement;
 
 use super::Packs;
+use super::requirement::parse_requirement;
 use super::version::satisfies;
 
 /// Versions that an entry is about; without a range it is about all of them.
@@ -157,7 +158,7 @@ pub struct Need(pub(super) String);
 impl Need {
     /// The requirement of this version.
     pub fn of(&self, version: &Version) -> Option<Requirement> {
-        self.0.replace("{version}", &version.to_string()).parse().ok()
+        parse_requirement(&self.0.replace("{version}", &version.to_string())).ok()
     }
 }
 

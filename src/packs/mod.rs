@@ -11,7 +11,7 @@ mod version;
 pub use history::{Function, Returns};
 pub use knowledge::{Defect, Gate, Need, Needs, Overlap, PinnedSource, ShownBy, Versions};
 pub use load::PackError;
-pub use requirement::{Machines, required_name, required_range};
+pub use requirement::{Machines, parse_requirement, required_name, required_range};
 pub use schema::{Argument, Capability, CapabilityTest, Decorator, Route, Selection};
 pub use version::{Span, excluded, satisfies};
 

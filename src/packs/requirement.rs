@@ -1,7 +1,9 @@
 //! Requirement lines: what they are about, and whether they apply to an environment.
 
 use pep440_rs::VersionSpecifiers;
-use pep508_rs::{ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, MarkerTree, Requirement, VersionOrUrl};
+use pep508_rs::{
+    ExtraName, MarkerEnvironment, MarkerEnvironmentBuilder, MarkerTree, Pep508Error, Requirement, VersionOrUrl,
+};
 
 use crate::environment::{Environment, normalize_name};
 
@@ -13,6 +15,20 @@ pub fn required_name(line: &str) -> String {
     let name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let line = line.trim_start();
     normalize_name(&line[..line.find(|c| !name(c)).unwrap_or(line.len())])
+}
+
+/// A requirement line, or why it is none. The parser panics on names and extras that end in punctuation, which any
+/// METADATA may hold.
+pub fn parse_requirement(line: &str) -> Result<Requirement, String> {
+    let line = line.trim_start();
+    let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let (name, rest) = line.split_at(line.find(|c| !in_name(c)).unwrap_or(line.len()));
+    let extras = rest.trim_start().strip_prefix('[').and_then(|rest| rest.split(']').next()).unwrap_or_default();
+    let mut names = std::iter::once(name).chain(extras.split(|c: char| c == ',' || c.is_whitespace()));
+    if let Some(wrong) = names.find(|name| name.ends_with(['.', '-', '_'])) {
+        return Err(format!("a name ends in a letter or digit, and `{wrong}` does not"));
+    }
+    line.parse().map_err(|error: Pep508Error| error.message.to_string())
 }
 
 /// The versions that a requirement asks for; `None` for one by URL, and for one that takes any version.
@@ -96,6 +112,18 @@ mod tests {
             ("\u{e9}t\u{e9}>=1", ""),
         ] {
             assert_eq!(required_name(line), name);
+        }
+    }
+
+    #[test]
+    fn no_line_is_too_broken_to_be_refused() {
+        for line in
+            ["x- >=1", "x.[y]", "x_ ; a", "x[y-]", "x[a, b.]", "x[a- b]", " x [y_]>=1", "x-", "", "[", "x[", "-"]
+        {
+            assert!(parse_requirement(line).is_err(), "{line}");
+        }
+        for line in ["x", " nvidia_cutlass.dsl[cu13, a-b]==4.6.0", "Flash-Attn-4 (>=4.99.0b2,<5)", "x @ file:///a-"] {
+            assert!(parse_requirement(line).is_ok(), "{line}");
         }
     }
 

@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use pep440_rs::{Operator, Version, VersionSpecifiers};
-use pep508_rs::{MarkerTree, Requirement};
+use pep508_rs::MarkerTree;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use crate::environment::normalize_name;
-use crate::packs::required_range;
+use crate::packs::{parse_requirement, required_range};
 
 /// A line that limits the version of a package.
 #[derive(Debug, Clone)]
@@ -130,7 +130,7 @@ impl Pins {
     fn add(&mut self, text: &str, line: u32) {
         // Folders, archives and addresses say nothing that could be checked before they are fetched.
         let is_place = text.starts_with(['.', '/']) || text.contains("://") && !text.contains('@');
-        match text.parse::<Requirement>() {
+        match parse_requirement(text) {
             Ok(requirement) => self.pins.push(Pinned {
                 name: requirement.name.to_string(),
                 range: required_range(&requirement).cloned().unwrap_or_default(),
@@ -140,7 +140,7 @@ impl Pins {
                 line,
             }),
             Err(_) if is_place => {}
-            Err(error) => self.notes.push((line, format!("`{text}` is not a requirement: {}", error.message))),
+            Err(error) => self.notes.push((line, format!("`{text}` is not a requirement: {error}"))),
         }
     }
 }

@@ -6,7 +6,7 @@ use pep440_rs::{Version, VersionSpecifiers};
 use pep508_rs::{ExtraName, Requirement};
 
 use crate::environment::{Distribution, Environment};
-use crate::packs::{Machines, Overlap, Packs, required_name, required_range, satisfies};
+use crate::packs::{Machines, Overlap, Packs, parse_requirement, required_name, required_range, satisfies};
 
 /// Who asks for which versions.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl<'a> Problem<'a> {
         };
         let by = format!("{} {}", vllm.display_name, vllm.raw_version);
         let lines = vllm.requires.iter().filter(|(text, _)| packs.in_stack(&required_name(text)));
-        let declared: Vec<Requirement> = lines.filter_map(|(text, _)| text.parse().ok()).collect();
+        let declared: Vec<Requirement> = lines.filter_map(|(text, _)| parse_requirement(text).ok()).collect();
         let observed = packs.needs_of(&vllm.name, version).filter(|needs| needs.because.is_some());
         let observed = observed.flat_map(|needs| needs.requires.iter().filter_map(|need| need.of(version)));
         for requirement in declared.into_iter().chain(observed) {

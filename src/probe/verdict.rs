@@ -15,7 +15,7 @@ use super::request::Request;
 use crate::environment::tree::{join, split};
 use crate::environment::{Distribution, Environment, RootId};
 use crate::finding::{Finding, Related};
-use crate::packs::{Packs, required_name, required_range, satisfies};
+use crate::packs::{Packs, parse_requirement, required_name, required_range, satisfies};
 use crate::rules::fa303_smem_over_capacity as fa303;
 
 /// What kernels are compiled with: distributions whose interfaces change from release to release.
@@ -224,7 +224,8 @@ impl Judge<'_> {
     fn what_fits(&self) -> Option<String> {
         let owner = self.owner()?;
         let declared = owner.requires.iter().filter(|(text, _)| TOOLCHAIN.contains(&required_name(text).as_str()));
-        let mut requirements: Vec<Requirement> = declared.filter_map(|(text, _)| text.parse().ok()).collect();
+        let mut requirements: Vec<Requirement> =
+            declared.filter_map(|(text, _)| parse_requirement(text).ok()).collect();
         if let Some(version) = owner.version() {
             let known = self.packs.needs_of(&owner.name, &version).flat_map(|needs| &needs.requires);
             requirements.extend(known.filter_map(|need| need.of(&version)));

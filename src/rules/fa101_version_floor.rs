@@ -24,13 +24,11 @@
 //!
 //! - `rules/defects.toml`, the `[[needs]]` entries with a `because`
 
-use pep508_rs::Requirement;
-
 use super::packaging::{finding, installed, installer, named, related};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::Distribution;
 use crate::finding::{Finding, Severity};
-use crate::packs::{Machines, Needs, required_name, required_range, satisfies};
+use crate::packs::{Machines, Needs, parse_requirement, required_name, required_range, satisfies};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA101",
@@ -103,7 +101,7 @@ impl Rule for VersionFloor {
 fn declares_unmet(caller: &Distribution, callee: &Distribution) -> bool {
     let Some(version) = callee.version() else { return false };
     let about = caller.requires.iter().filter(|(text, _)| required_name(text) == callee.name);
-    let mut parsed = about.filter_map(|(text, _)| text.parse::<Requirement>().ok());
+    let mut parsed = about.filter_map(|(text, _)| parse_requirement(text).ok());
     parsed.any(|requirement| required_range(&requirement).is_some_and(|range| !satisfies(&version, range)))
 }
 

@@ -39,7 +39,7 @@ use super::packaging::{copies, finding, installed, installer, named, related};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::Distribution;
 use crate::finding::{Finding, Incomplete, Severity};
-use crate::packs::{Machines, Packs, excluded, required_name, required_range, satisfies};
+use crate::packs::{Machines, Packs, excluded, parse_requirement, required_name, required_range, satisfies};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA102",
@@ -91,10 +91,10 @@ fn applicable<'e>(context: &Context<'e>, sink: &mut Sink) -> Vec<Demand<'e>> {
             if !packs.in_stack(&required_name(text)) || !seen.insert(text) {
                 continue;
             }
-            match text.parse::<Requirement>() {
+            match parse_requirement(text) {
                 Ok(requirement) => all.push(Demand { by, requirement, line: *line }),
                 Err(error) => {
-                    let reason = format!("line {line}: `{text}` is not a requirement: {}", error.message);
+                    let reason = format!("line {line}: `{text}` is not a requirement: {error}");
                     sink.incomplete.push(Incomplete { path: by.metadata_path.clone(), reason });
                 }
             }

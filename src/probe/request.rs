@@ -76,11 +76,15 @@ impl Request {
         };
         for entry in &environment.search_path {
             let root = environment.root(entry.root);
-            if root.kind != RootKind::StandardLibrary
-                && let Some(path) = root.tree.on_disk(&entry.prefix).filter(|path| path.is_dir())
-            {
-                request.path.push(absolute(&path));
+            if root.kind == RootKind::StandardLibrary {
+                continue;
             }
+            // Several targets are one root: each has its own folder of that name.
+            let folders = root
+                .parts
+                .iter()
+                .map(|part| if entry.prefix.is_empty() { part.clone() } else { part.join(&entry.prefix) });
+            request.path.extend(folders.filter(|path| path.is_dir()).map(|path| absolute(&path)));
         }
         for (index, root) in environment.roots.iter().enumerate() {
             let id = RootId(index as u32);

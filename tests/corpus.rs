@@ -193,15 +193,22 @@ struct Chain {
     backends: Vec<String>,
     /// Those of MLA.
     mla: Vec<String>,
+    /// Arguments that are accepted and lost there: symbols of FA401.
+    lost: Vec<String>,
     /// Its number, its severity, its place, and what meets it.
     gates: Vec<[String; 4]>,
 }
 
 /// What is wrong with the gates that are said of one architecture, a line each.
 fn gate_differences(site: &Path, arch: &str, chain: &Chain) -> Vec<String> {
-    let report = scan(&[site.to_path_buf()], &["--select", "FA301", "--arch", arch].map(String::from));
-    let said: BTreeSet<String> = report
-        .findings
+    let report = scan(&[site.to_path_buf()], &["--select", "FA301,FA401", "--arch", arch].map(String::from));
+    let (gates, losses): (Vec<&Reported>, Vec<&Reported>) = report.findings.iter().partition(|f| f.code == "FA301");
+    let lost: Vec<&String> = losses.iter().map(|found| &found.symbol).collect();
+    let mut wrong = Vec::new();
+    if lost != chain.lost.iter().collect::<Vec<_>>() {
+        wrong.push(format!("{arch} loses {lost:?} instead of {:?}", chain.lost));
+    }
+    let said: BTreeSet<String> = gates
         .iter()
         .map(|found| {
             let number = found.message.strip_prefix("gate ").and_then(|rest| rest.split_once(" for "));
@@ -215,7 +222,8 @@ fn gate_differences(site: &Path, arch: &str, chain: &Chain) -> Vec<String> {
     });
     let wanted: BTreeSet<String> = wanted.collect();
     let missed = wanted.difference(&said).map(|gate| format!("missed   {gate}"));
-    missed.chain(said.difference(&wanted).map(|gate| format!("untrue   {gate}"))).collect()
+    wrong.extend(missed.chain(said.difference(&wanted).map(|gate| format!("untrue   {gate}"))));
+    wrong
 }
 
 /// What is wrong with the implementation that `env` says is taken on one architecture.

@@ -142,28 +142,9 @@ impl Linker<'_> {
                 self.backends(id, part)
             }
             ExprKind::Name(name) => {
-                let made = match self.display_of(id, list, *name) {
-                    Some(display) => self.backends(id, display)?,
-                    None => {
-                        let Value::Sequence(at) = *self.eval(id, list).single()? else { return None };
-                        self.backends(at.module, at.expr)?
-                    }
-                };
+                let made = self.backends(id, self.local_value(id, list, *name)?)?;
                 self.lengthened(id, list, *name, made)
             }
-            _ => None,
-        }
-    }
-
-    /// The list that a local name is given at first, whatever is done with it afterwards.
-    fn display_of(&self, id: ModId, read: ExprId, name: Symbol) -> Option<ExprId> {
-        let module = self.module(id);
-        let scope = self.binding_scope(module, module[read].scope, name)?;
-        match self.candidates(id, scope, name, Some(self.place(id, read)))[..] {
-            [only] => match module[only].kind {
-                BindingKind::Value(value) if matches!(module[value].kind, ExprKind::List(_)) => Some(value),
-                _ => None,
-            },
             _ => None,
         }
     }
@@ -208,16 +189,20 @@ impl Linker<'_> {
         let module = self.module(id);
         match module[item].kind {
             ExprKind::Attribute(_, name) => Some(Backend { name, runs: self.backend_runs(id, item) }),
-            ExprKind::Name(name) => {
-                let scope = self.binding_scope(module, module[item].scope, name)?;
-                match self.candidates(id, scope, name, Some(self.place(id, item)))[..] {
-                    [only] => match module[only].kind {
-                        BindingKind::Value(value) if value != item => self.backend(id, value),
-                        _ => None,
-                    },
-                    _ => None,
-                }
-            }
+            ExprKind::Name(name) => self.backend(id, self.local_value(id, item, name)?),
+            _ => None,
+        }
+    }
+
+    /// What the only assignment that reaches a name gives it.
+    fn local_value(&self, id: ModId, read: ExprId, name: Symbol) -> Option<ExprId> {
+        let module = self.module(id);
+        let scope = self.binding_scope(module, module[read].scope, name)?;
+        match self.candidates(id, scope, name, Some(self.place(id, read)))[..] {
+            [only] => match module[only].kind {
+                BindingKind::Value(value) if value != read => Some(value),
+                _ => None,
+            },
             _ => None,
         }
     }

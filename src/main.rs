@@ -17,7 +17,8 @@ fn main() -> ExitCode {
     // Where so much cannot be reserved, the default has to do.
     let _ = rayon::ThreadPoolBuilder::new().stack_size(STACK).build_global();
     match std::thread::Builder::new().name("main".to_owned()).stack_size(STACK).spawn(run) {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        // What went wrong was printed when it did.
+        Ok(thread) => thread.join().unwrap_or_else(|_| cli::crashed()),
         Err(_) => run(),
     }
 }

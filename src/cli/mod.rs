@@ -175,6 +175,13 @@ pub fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     }
 }
 
+/// What to say and to exit with after a panic.
+pub fn crashed() -> ExitCode {
+    let hint = "report it, with the lines above and the file or package that it happened on";
+    eprintln!("error: this is a defect of fa-doctor {}\nhint: {hint}", env!("CARGO_PKG_VERSION"));
+    Status::Error.into()
+}
+
 /// Prints an error as `error:`, its causes and its hint, and gives the exit code.
 pub fn fail(error: &anyhow::Error, global: &GlobalArgs) -> ExitCode {
     // A closed pipe (`fa-doctor scan | head`) is the reader's decision, not an error to talk about.

@@ -82,8 +82,8 @@ const QUESTIONS: &[&str] = &[
     "import_module",
 ];
 
-/// Names of values that say what is installed.
-const ANSWERS: &[&str] = &["__version__", "version_info", "CUDA_VERSION", "parameters", "__code__", "cuda", "hip"];
+/// Names of Python's values that say what is installed; packs name those of packages.
+const ANSWERS: &[&str] = &["__version__", "version_info", "parameters", "__code__"];
 
 impl Linker<'_> {
     /// Whether the conditions of `guard` hold for code at `offset`.
@@ -340,6 +340,10 @@ impl Linker<'_> {
         })
     }
 
+    fn is_answer(&self, name: Symbol) -> bool {
+        ANSWERS.contains(&name.as_str()) || self.program.packs.version_names.iter().any(|known| known == name.as_str())
+    }
+
     /// Whether the value of an expression depends on what is installed.
     fn asks_environment(&self, id: ModId, expr: ExprId, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
@@ -356,20 +360,20 @@ impl Linker<'_> {
                     || self.calls_question(id, call.callee, depth)
             }
             ExprKind::Attribute(value, name) => {
-                ANSWERS.contains(&name.as_str()) || self.asks_environment(id, *value, depth) || {
+                self.is_answer(*name) || self.asks_environment(id, *value, depth) || {
                     match self.eval(id, *value).single() {
                         Some(Value::Module(other)) => self.name_asks(*other, *name, depth),
                         _ => false,
                     }
                 }
             }
-            ExprKind::Name(name) if ANSWERS.contains(&name.as_str()) => true,
+            ExprKind::Name(name) if self.is_answer(*name) => true,
             ExprKind::Name(name) => match self.binding_scope(module, module[expr].scope, *name) {
                 Some(Module::SCOPE) => self.name_asks(id, *name, depth),
                 Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
                     BindingKind::Value(value) => self.asks_environment(id, value, depth),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
-                        StmtKind::ImportFrom(import) => ANSWERS.contains(&import.name.as_str()),
+                        StmtKind::ImportFrom(import) => self.is_answer(import.name),
                         _ => false,
                     },
                     _ => false,
@@ -402,7 +406,7 @@ impl Linker<'_> {
                 || match data.kind {
                     BindingKind::Value(value) => self.asks_environment(id, value, depth),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
-                        StmtKind::ImportFrom(import) if ANSWERS.contains(&import.name.as_str()) => true,
+                        StmtKind::ImportFrom(import) if self.is_answer(import.name) => true,
                         StmtKind::ImportFrom(import) => {
                             match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from))
                             {

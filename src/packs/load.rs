@@ -103,6 +103,7 @@ impl Packs {
         self.extensions.extend(file.native.distributions.iter().map(|name| normalize_name(name)));
         self.routes.extend(file.native.route);
         self.attention_modules.extend(file.stack.attention_modules);
+        self.version_names.extend(file.stack.version_names);
         self.carrying.extend(file.stack.carrying);
         self.decorators.extend(file.decorators);
         self.platform_objects.extend(file.platforms.objects);

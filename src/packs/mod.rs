@@ -36,6 +36,8 @@ pub struct Packs {
     pub attention_modules: Vec<String>,
     /// Dotted names of modules that must be importable for the audited ones that import them.
     pub carrying: Vec<String>,
+    /// Names of values by which packages say what they were built for.
+    pub version_names: Vec<String>,
     /// Every release of known distributions, by normalised name.
     pub releases: BTreeMap<String, Vec<Version>>,
     /// What known decorators do, by dotted path.

@@ -86,6 +86,8 @@ pub(super) struct Stack {
     #[serde(default)]
     pub attention_modules: Vec<String>,
     #[serde(default)]
+    pub version_names: Vec<String>,
+    #[serde(default)]
     pub carrying: Vec<String>,
 }
 

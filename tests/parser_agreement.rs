@@ -30,7 +30,10 @@ fn ours(text: &str) -> Signatures {
                     ParameterKind::KeywordOnly => "keyword-only",
                     ParameterKind::KwArgs => "**",
                 };
-                (parameter.name.to_string(), kind, parameter.default.is_some())
+                // As it is written: the index has the name that a private one stands for.
+                let start = module.text[parameter.span.start as usize..].trim_start_matches(['*', ' ']);
+                let end = start.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(start.len());
+                (start[..end].to_owned(), kind, parameter.default.is_some())
             });
             (format!("{}@{}", function.name, function.whole.end), parameters.collect())
         })

@@ -412,6 +412,12 @@ impl Linker<'_> {
 
     fn compare(&self, id: ModId, left: ExprId, rest: &[(Comparison, ExprId)]) -> Option<bool> {
         let mut left = self.constant(id, left);
+        // A module that cannot be imported is not among those that are.
+        if let ([(op @ (Comparison::In | Comparison::NotIn), right)], Some(Const::Str(name))) = (rest, &left)
+            && self.spelled(id, *right).as_deref() == Some("sys.modules")
+        {
+            return (self.program.locate(name) == Located::Missing).then_some(*op == Comparison::NotIn);
+        }
         let mut all = true;
         for &(op, right) in rest {
             let right = self.constant(id, right);

@@ -33,7 +33,7 @@ use super::sources::{Extent, finding, over_program, related, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, Value};
-use crate::python::ir::{ExprId, ExprKind, Usage};
+use crate::python::ir::{ExprId, ExprKind, Stmt, StmtKind, Usage};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA005",
@@ -114,9 +114,12 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: E
     found
 }
 
-/// The module imports it as a module itself, which is FA004's to judge.
+/// The module imports it as a module itself, which is FA004's to judge: where that fails, the read is never reached.
 fn is_imported_as_module(linker: &Linker<'_>, id: ModId, name: &str) -> bool {
-    crate::link::imports(linker.module(id))
-        .any(|import| import == name || import.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
-        && linker.program.locate(name) != Located::Missing
+    let module = linker.module(id);
+    let leads_to = |import: &str| import == name || import.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+    let as_such = |stmt: &Stmt| matches!(&stmt.kind, StmtKind::Import(import) if leads_to(&import.module));
+    module.stmts.iter().any(as_such)
+        || crate::link::imports(module).any(|import| leads_to(&import))
+            && linker.program.locate(name) != Located::Missing
 }

@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::metadata::{self, all, editable_folder, first, headers, name_and_version, normalize, requires_txt};
 use super::record;
-use super::tree::join;
+use super::tree::{join, split};
 use super::{EntryKind, RootId, SearchEntry, Tree};
 
 pub use super::record::RecordEntry;
@@ -61,6 +61,16 @@ impl Distribution {
             Ok(bytes) => record::entries(&bytes, &self.base.prefix),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// Whether RECORD lists a file of this name: `stem` (relative to the root) with any extension, or a file below it.
+    pub fn lists(&self, tree: &Tree, stem: &str) -> bool {
+        let Ok(bytes) = tree.map(&self.record_path()) else { return false };
+        // Most of the names that are asked for stand nowhere in it.
+        memchr::memmem::find(&bytes, split(stem).1.as_bytes()).is_some()
+            && record::entries(&bytes, &self.base.prefix).iter().any(|entry| {
+                entry.path.strip_prefix(stem).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('/'))
+            })
     }
 
     /// The names that this distribution puts directly into its folder, as far as it says.

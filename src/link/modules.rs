@@ -187,9 +187,7 @@ impl<'a> Program<'a> {
         let owner = self.environment.owner(root, stem).map(|owner| &owner.info);
         self.environment.distributions.iter().filter(|d| d.root == root).any(|distribution| {
             (owner == Some(&distribution.info) || distribution.name.replace('-', "_") == top)
-                && distribution.record(tree).iter().any(|entry| {
-                    entry.path.strip_prefix(stem).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('/'))
-                })
+                && distribution.lists(tree, stem)
         })
     }
 

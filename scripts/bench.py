@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Times fa-doctor against ruff, ty and pyrefly on the same files, in one run.
 
-    python3 scripts/bench.py BINARY CORPUS [--runs 5] [--write docs/benchmarks.md]
+    python3 scripts/bench.py BINARY CORPUS [--runs 5] [--python PY] [--write docs/benchmarks.md]
 
 BINARY is a release build, CORPUS what scripts/corpus.py prepares; the others are looked for on PATH, and left out of the table where
 they are not there. ty and pyrefly are given the environment to resolve imports in, the CuTe DSL's packages with it, so that they can
-check what fa-doctor checks. The figures are the best of the runs of a warm cache: wall seconds, processor seconds and peak memory of
+check what fa-doctor checks. With --python, which has tests/probe/requirements.txt, the probe of one architecture is timed too. The figures are the best of the runs of a warm cache: wall seconds, processor seconds and peak memory of
 the process.
 """
 
@@ -47,6 +47,7 @@ def main():
     parser.add_argument("binary")
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--python", type=Path)
     parser.add_argument("--write", type=Path)
     args = parser.parse_args()
     environment = args.corpus / "envs" / "vllm-0.26.0"
@@ -78,6 +79,9 @@ def main():
         size = sum(path.stat().st_size for path in native.rglob("*.so*") if path.is_file()) / 1e9
         name = f"fa-doctor scan --select FA2, xformers 0.0.33.post2 with torch 2.11.0: {size:.1f} GB of libraries"
         rows.append((name, [*scan, native, "--select", "FA2", "--arch", "sm_120"]))
+    if args.python:
+        probe = [args.binary, "probe", "--arch", "sm_120", "--no-torch", "--python", args.python, environment]
+        rows.append(("fa-doctor probe --arch sm_120, every case traced", probe))
     lines = [
         "# Benchmarks",
         "",

@@ -405,9 +405,7 @@ fn vllm_0_26_is_broken_for_sm_120_until_it_is_patched() {
 #[test]
 #[ignore = "needs the corpus and a Python with tests/probe/requirements.txt, named by FA_DOCTOR_PROBE_PYTHON"]
 fn vllm_0_33_compiles_and_d256_asks_for_too_much() {
-    let started = Instant::now();
     let run = real(&corpus("envs/vllm-0.33.0"), "sm_120", &[]);
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
     for case in ["dense_d128", "causal_d64", "varlen_d128", "gqa_d128", "local_d128", "mla_d192_128", "backward_d128"] {
         run.expect(case, "compiles", "");
     }

@@ -73,21 +73,14 @@ pub fn run(args: &EnvArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     let device_code = table::table(&environment, &packs);
     drop(progress);
     let stack = |name: &str| packs.in_stack(name);
-    let report = Report::new(&environment, stack, gates, Vec::new(), program.files(), Duration::ZERO);
+    let report = Report::new(&environment, stack, Vec::new(), Vec::new(), program.files(), Duration::ZERO);
     let in_stack = report.environment.packages.iter().any(|package| package.stack);
     if !in_stack && capabilities.functions.is_empty() && device_code.is_empty() {
         return Err(ScanError::Environment(environment.nothing_to_scan()).into());
     }
     let machine = Hardware::detect().clone();
-    let facts = Facts {
-        schema: 1,
-        environment: report.environment,
-        machine,
-        choices,
-        gates: report.findings,
-        device_code,
-        capabilities,
-    };
+    let facts =
+        Facts { schema: 1, environment: report.environment, machine, choices, gates, device_code, capabilities };
     let mut out = std::io::stdout().lock();
     match args.format {
         TextOrJson::Json => writeln!(out, "{}", serde_json::to_string_pretty(&facts)?)?,
@@ -96,7 +89,8 @@ pub fn run(args: &EnvArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
     Ok(Status::Clean.into())
 }
 
-/// The architecture gates on the way to the kernels, for the architectures asked for.
+/// The architecture gates on the way to the kernels, for the architectures asked for, in the order in which a call meets
+/// them.
 fn gates(program: &Program<'_>) -> Vec<Finding> {
     let Program { environment, packs, .. } = *program;
     let mut sink = Sink::default();

@@ -31,7 +31,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::gate_syntax::{if_span, innermost_test, is_absence, is_asserted, is_refusal, one_line, text_of};
+use super::gate_syntax::{if_span, innermost_test, is_absence, is_asserted, is_refusal, negation, one_line, text_of};
 use super::sources::finding;
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::environment::arch::capability;
@@ -400,7 +400,7 @@ impl Walk<'_> {
         };
         let mut when = path.when;
         if by_argument {
-            when.push(format!("not ({})", one_line(module.slice(module[test].span))));
+            when.push(negation(module, test));
         }
         self.push(f, span, says, when, guard, Some(test));
     }
@@ -550,7 +550,8 @@ fn describe(context: &Context<'_>, arch: &str, gate: &Gate, number: usize, of: u
         _ => format!("gate {number} of {of} for {arch}"),
     };
     let when = gate.when.as_ref().map(|when| format!(", if {when}")).unwrap_or_default();
-    let message = format!("{place}: {}{when}", gate.says);
+    let says = if when.is_empty() { gate.says.as_str() } else { gate.says.trim_end_matches('.') };
+    let message = format!("{place}: {says}{when}");
     let mut item = finding(context, &INFO, gate.module, gate.span, symbol, message);
     item.severity = gate.severity;
     item.arch = vec![arch.to_owned()];

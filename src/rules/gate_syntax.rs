@@ -62,3 +62,57 @@ pub(super) fn text_of(module: &Module, expr: ExprId) -> String {
 pub(super) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
+
+/// The opposite of a test, as one would write it.
+pub(super) fn negation(module: &Module, test: ExprId) -> String {
+    let text = |expr: ExprId| one_line(module.slice(module[expr].span));
+    match &module[test].kind {
+        ExprKind::Not(inner) => text(*inner),
+        ExprKind::Compare(left, rest) if let [(op, right)] = rest[..] => {
+            let opposite = match op {
+                Comparison::Eq => "!=",
+                Comparison::NotEq => "==",
+                Comparison::Lt => ">=",
+                Comparison::LtE => ">",
+                Comparison::Gt => "<=",
+                Comparison::GtE => "<",
+                Comparison::Is => "is not",
+                Comparison::IsNot => "is",
+                Comparison::In => "not in",
+                Comparison::NotIn => "in",
+            };
+            format!("{} {opposite} {}", text(*left), text(right))
+        }
+        ExprKind::Name(_) | ExprKind::Attribute(..) | ExprKind::Call(_) | ExprKind::Subscript(..) => {
+            format!("not {}", text(test))
+        }
+        _ => format!("not ({})", text(test)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::RootId;
+    use crate::python::{self, Origin, Symbol};
+
+    #[test]
+    fn opposites_read_as_one_writes_them() {
+        let opposite = |test: &str| {
+            let origin = Origin { name: Symbol::new("m"), is_package: false, root: RootId(0), path: "m.py".to_owned() };
+            let module = python::index(format!("assert {test}\n").as_bytes(), origin).unwrap();
+            let asserted = module.stmts.iter().find_map(|stmt| match stmt.kind {
+                StmtKind::Assert(test, _) => Some(test),
+                _ => None,
+            });
+            negation(&module, asserted.unwrap())
+        };
+        assert_eq!(opposite("page_table is None"), "page_table is not None");
+        assert_eq!(opposite("not is_split_kv"), "is_split_kv");
+        assert_eq!(opposite("num_splits == 1"), "num_splits != 1");
+        assert_eq!(opposite("head_dim <= 128"), "head_dim > 128");
+        assert_eq!(opposite("self.pack_gqa"), "not self.pack_gqa");
+        assert_eq!(opposite("a < b < c"), "not (a < b < c)");
+        assert_eq!(opposite("a or b"), "not (a or b)");
+    }
+}

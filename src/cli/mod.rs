@@ -122,7 +122,7 @@ pub enum Command {
     /// Show what is installed, what it accepts, and what it runs on
     #[command(after_help = "Example:\n  fa-doctor env --arch sm_120")]
     Env(env::EnvArgs),
-    /// Print versions that fit the installed vLLM, or check a file that pins versions
+    /// Print versions that fit what is installed, or check a file that pins versions
     #[command(
         after_help = "Examples:\n  fa-doctor pin .venv > constraints.txt\n  fa-doctor pin --check requirements.txt"
     )]

@@ -48,9 +48,9 @@ pub fn run(args: &PinArgs, global: &GlobalArgs) -> anyhow::Result<ExitCode> {
             std::io::stdout().lock().write_all(text.as_bytes())?;
             Ok(Status::Clean.into())
         }
-        Err(PinError::NoneFits { vllm, reasons }) => {
+        Err(PinError::NoneFits { subject, reasons }) => {
             let style = Style::stderr(global.color);
-            eprintln!("{} {}", style.bad("error:"), PinError::NoneFits { vllm, reasons: Vec::new() });
+            eprintln!("{} {}", style.bad("error:"), PinError::NoneFits { subject, reasons: Vec::new() });
             for reason in reasons {
                 eprintln!("  {reason}");
             }

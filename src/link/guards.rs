@@ -69,18 +69,20 @@ impl Protection {
     }
 }
 
+/// What a condition may ask of the environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// Whether something is there, or which version of it.
+    Installed,
+    /// Which version of something that is there.
+    Version,
+}
+
+/// Functions that ask whether something is installed.
+const FINDERS: &[&str] = &["find_spec", "import_module"];
+
 /// Functions that ask what is installed.
-const QUESTIONS: &[&str] = &[
-    "hasattr",
-    "find_spec",
-    "signature",
-    "getfullargspec",
-    "get_type_hints",
-    "version",
-    "parse",
-    "Version",
-    "import_module",
-];
+const QUESTIONS: &[&str] = &["hasattr", "signature", "getfullargspec", "get_type_hints", "version", "parse", "Version"];
 
 /// Names of Python's values that say what is installed; packs name those of packages.
 const ANSWERS: &[&str] = &["__version__", "version_info", "parameters", "__code__"];
@@ -335,7 +337,20 @@ impl Linker<'_> {
     pub fn is_behind_open_question(&self, id: ModId, guard: GuardId) -> bool {
         let module = self.module(id);
         module.conditions(guard).any(|condition| match condition {
-            GuardKind::Test { test, .. } => self.asks_environment(id, test, 4) && self.truth(id, test).is_none(),
+            GuardKind::Test { test, .. } => {
+                self.asks_environment(id, test, 4, Question::Installed) && self.truth(id, test).is_none()
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether one of the conditions asks which version is installed, and the answer is not known.
+    pub(super) fn is_behind_version_question(&self, id: ModId, guard: GuardId) -> bool {
+        let module = self.module(id);
+        module.conditions(guard).any(|condition| match condition {
+            GuardKind::Test { test, .. } => {
+                self.asks_environment(id, test, 4, Question::Version) && self.truth(id, test).is_none()
+            }
             _ => false,
         })
     }
@@ -345,7 +360,7 @@ impl Linker<'_> {
     }
 
     /// Whether the value of an expression depends on what is installed.
-    fn asks_environment(&self, id: ModId, expr: ExprId, depth: u32) -> bool {
+    fn asks_environment(&self, id: ModId, expr: ExprId, depth: u32, about: Question) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         let module = self.module(id);
         match &module[expr].kind {
@@ -354,24 +369,28 @@ impl Linker<'_> {
                     ExprKind::Name(name) | ExprKind::Attribute(_, name) => Some(name),
                     _ => None,
                 };
-                last.is_some_and(|name| QUESTIONS.contains(&name.as_str()))
-                    || self.asks_environment(id, call.callee, depth)
-                    || call.arguments.iter().any(|argument| self.asks_environment(id, argument.value, depth))
-                    || self.calls_question(id, call.callee, depth)
+                let asks = |name: Symbol| {
+                    QUESTIONS.contains(&name.as_str())
+                        || about == Question::Installed && FINDERS.contains(&name.as_str())
+                };
+                last.is_some_and(asks)
+                    || self.asks_environment(id, call.callee, depth, about)
+                    || call.arguments.iter().any(|argument| self.asks_environment(id, argument.value, depth, about))
+                    || self.calls_question(id, call.callee, depth, about)
             }
             ExprKind::Attribute(value, name) => {
-                self.is_answer(*name) || self.asks_environment(id, *value, depth) || {
+                self.is_answer(*name) || self.asks_environment(id, *value, depth, about) || {
                     match self.eval(id, *value).single() {
-                        Some(Value::Module(other)) => self.name_asks(*other, *name, depth),
+                        Some(Value::Module(other)) => self.name_asks(*other, *name, depth, about),
                         _ => false,
                     }
                 }
             }
             ExprKind::Name(name) if self.is_answer(*name) => true,
             ExprKind::Name(name) => match self.binding_scope(module, module[expr].scope, *name) {
-                Some(Module::SCOPE) => self.name_asks(id, *name, depth),
+                Some(Module::SCOPE) => self.name_asks(id, *name, depth, about),
                 Some(scope) => module[scope].names[name].iter().any(|&binding| match module[binding].kind {
-                    BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                    BindingKind::Value(value) => self.asks_environment(id, value, depth, about),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
                         StmtKind::ImportFrom(import) => self.is_answer(import.name),
                         _ => false,
@@ -380,38 +399,42 @@ impl Linker<'_> {
                 }),
                 None => false,
             },
-            ExprKind::Not(inner) => self.asks_environment(id, *inner, depth + 1),
+            ExprKind::Not(inner) => self.asks_environment(id, *inner, depth + 1, about),
             ExprKind::And(parts) | ExprKind::Or(parts) => {
-                parts.iter().any(|&part| self.asks_environment(id, part, depth + 1))
+                parts.iter().any(|&part| self.asks_environment(id, part, depth + 1, about))
             }
             ExprKind::Compare(left, rest) => {
-                self.asks_environment(id, *left, depth + 1)
-                    || rest.iter().any(|&(_, right)| self.asks_environment(id, right, depth + 1))
+                self.asks_environment(id, *left, depth + 1, about)
+                    || rest.iter().any(|&(_, right)| self.asks_environment(id, right, depth + 1, about))
             }
-            ExprKind::Subscript(value, _) => self.asks_environment(id, *value, depth),
+            // A table of what is there says nothing that could be followed.
+            ExprKind::Subscript(value, _) => {
+                about == Question::Version || self.asks_environment(id, *value, depth, about)
+            }
             _ => false,
         }
     }
 
     /// A module-level name whose value depends on what is installed: computed from a question, or set in a handler.
-    fn name_asks(&self, id: ModId, name: Symbol, depth: u32) -> bool {
+    fn name_asks(&self, id: ModId, name: Symbol, depth: u32, about: Question) -> bool {
         let Some(module) = self.program.module(id) else { return false };
         let Some(bindings) = module[Module::SCOPE].names.get(&name) else { return false };
         bindings.iter().any(|&binding| {
             let data = &module[binding];
-            let tried = module
-                .conditions(data.guard)
-                .any(|kind| matches!(kind, GuardKind::TryBody(_) | GuardKind::Handler(..) | GuardKind::TryElse(_)));
+            let tried = about == Question::Installed
+                && module
+                    .conditions(data.guard)
+                    .any(|kind| matches!(kind, GuardKind::TryBody(_) | GuardKind::Handler(..) | GuardKind::TryElse(_)));
             tried
                 || match data.kind {
-                    BindingKind::Value(value) => self.asks_environment(id, value, depth),
+                    BindingKind::Value(value) => self.asks_environment(id, value, depth, about),
                     BindingKind::ImportFrom(stmt) => match &module[stmt].kind {
                         StmtKind::ImportFrom(import) if self.is_answer(import.name) => true,
                         StmtKind::ImportFrom(import) => {
                             match absolute(module, import.level, &import.module).map(|from| self.program.locate(&from))
                             {
                                 Some(Located::Module(from)) if from != id && depth > 0 => {
-                                    self.name_asks(from, import.name, depth - 1)
+                                    self.name_asks(from, import.name, depth - 1, about)
                                 }
                                 _ => false,
                             }
@@ -424,16 +447,16 @@ impl Linker<'_> {
     }
 
     /// A function of the program that answers with such a question.
-    fn calls_question(&self, id: ModId, callee: ExprId, depth: u32) -> bool {
+    fn calls_question(&self, id: ModId, callee: ExprId, depth: u32, about: Question) -> bool {
         match self.eval(id, callee).single() {
             Some(Value::Function(f) | Value::Bound(f)) => {
                 let module = self.module(f.module);
                 let function = &module[f.function];
                 module.own_statements(&function.body, function.scope).any(|(_, stmt)| match stmt.kind {
-                    StmtKind::Return(Some(value)) => self.asks_environment(f.module, value, depth),
+                    StmtKind::Return(Some(value)) => self.asks_environment(f.module, value, depth, about),
                     // try: import x; return True
                     StmtKind::Import(_) | StmtKind::ImportFrom(_) => {
-                        self.is_protected(f.module, stmt.guard, Protection::Import)
+                        about == Question::Installed && self.is_protected(f.module, stmt.guard, Protection::Import)
                     }
                     _ => false,
                 })

@@ -3,7 +3,7 @@
 use std::sync::PoisonError;
 
 use super::ClassRef;
-use super::guards::Truth;
+use super::guards::{Protection, Truth};
 use super::tables::All;
 use super::{FnRef, Linker, Located, ModId, NodeKind, Resolution, Value, absolute};
 use crate::python::ir::{
@@ -215,7 +215,9 @@ impl<'p> Linker<'p> {
                     _ => Resolution::Unknown("a star import whose __all__ is not known"),
                 },
             },
-            Located::Missing => Resolution::Missing,
+            // Without it the module does not import at all, which is not for the names to say; a guarded one may be missed.
+            Located::Missing if self.is_protected(id, module[star].guard, Protection::Import) => Resolution::Missing,
+            Located::Missing => Resolution::Unknown("a star import that fails"),
             Located::Outside if is_closed_standard_module(&source) => Resolution::Missing,
             Located::Outside | Located::Unknown => Resolution::Unknown("a star import of a module that is not here"),
         }
@@ -309,6 +311,10 @@ impl<'p> Linker<'p> {
                 let StmtKind::ImportFrom(import) = &module[stmt].kind else {
                     return Resolution::Unknown("not an import");
                 };
+                // What is imported only if the right version is there is not used with another one.
+                if data.scope == Module::SCOPE && self.is_behind_version_question(id, data.guard) {
+                    return Resolution::Unknown("imported if the right thing is installed");
+                }
                 match self.import_from(id, import) {
                     // An import that fails is a finding at the import, not at every use.
                     Resolution::Missing => Resolution::Unknown("an import that fails"),

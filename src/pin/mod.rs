@@ -1,4 +1,4 @@
-//! `pin`: a coherent constraints file for the installed vLLM, and a check of files that pin versions.
+//! `pin`: a coherent constraints file for what is installed, and a check of files that pin versions.
 
 mod check;
 mod files;
@@ -15,40 +15,46 @@ use crate::environment::{Distribution, Environment};
 use crate::packs::{Overlap, Packs};
 use solve::{Choice, Demand, Problem, plain};
 
-/// Packages that people put beside vLLM without its asking for them.
+/// What a file is made for: the first of these that is installed.
+const SUBJECTS: &[&str] = &["vllm", "sglang", "flash-attn-4", "sgl-fa4", "tokenspeed-fa4"];
+/// Packages that people put beside the first of them without its asking for them.
 const OPTIONAL: &[&str] = &["flash-attn-4", "flash-attn"];
 
 /// Why there is no constraints file.
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// Nothing to pin for.
-    #[error("vLLM is not installed there")]
-    NoVllm,
+    #[error("neither vLLM nor another package to pin versions for is installed there")]
+    NoSubject,
     /// Its version cannot be read.
-    #[error("the version of the installed vLLM, `{0}`, is not one that PEP 440 knows")]
-    UnknownVersion(String),
+    #[error("the version of the installed {0}, `{1}`, is not one that PEP 440 knows")]
+    UnknownVersion(String, String),
     /// Requirements exclude each other.
-    #[error("no set of versions meets what {vllm} requires")]
+    #[error("no set of versions meets what {subject} requires")]
     NoneFits {
         /// `vllm 0.26.0`.
-        vllm: String,
+        subject: String,
         /// One line for each reason.
         reasons: Vec<String>,
     },
 }
 
-/// The text of a constraints file for the installed vLLM.
+/// The text of a constraints file for what is installed.
 pub fn constraints(environment: &Environment, packs: &Packs) -> Result<String, PinError> {
-    let vllm = environment.distribution("vllm").filter(|vllm| !vllm.is_project()).ok_or(PinError::NoVllm)?;
-    let version = vllm.version().ok_or_else(|| PinError::UnknownVersion(vllm.raw_version.clone()))?;
-    let version = version.without_local();
-    let mut problem = Problem::new(environment, packs, vllm, &version);
-    let named = format!("{} {version}", vllm.display_name);
-    let none_fits = |reasons| PinError::NoneFits { vllm: named.clone(), reasons };
+    let mut installed = SUBJECTS.iter().filter_map(|name| environment.distribution(name).filter(|d| !d.is_project()));
+    let subject = installed.next().ok_or(PinError::NoSubject)?;
+    let unknown = || PinError::UnknownVersion(subject.display_name.clone(), subject.raw_version.clone());
+    let version = subject.version().ok_or_else(unknown)?.without_local();
+    let mut problem = Problem::new(environment, packs, subject, &version);
+    let named = format!("{} {version}", subject.display_name);
+    let none_fits = |reasons| PinError::NoneFits { subject: named.clone(), reasons };
     let mut choice = problem.solve().ok_or_else(|| none_fits(conflicts(&problem, packs)))?;
     close(&mut problem, &mut choice);
     let mut left_out = Vec::new();
-    for name in OPTIONAL {
+    for name in OPTIONAL.iter().filter(|name| **name != subject.name) {
+        if subject.name != SUBJECTS[0] && environment.distribution(name).is_none() {
+            continue;
+        }
         let more = problem.with(name);
         match more.solve() {
             Some(found) => {
@@ -66,7 +72,7 @@ pub fn constraints(environment: &Environment, packs: &Packs) -> Result<String, P
             }
         }
     }
-    Ok(text(packs, vllm, &version, &problem, &choice, &left_out))
+    Ok(text(packs, subject, &version, &problem, &choice, &left_out))
 }
 
 /// Chooses versions of what the chosen packages require in turn, as far as its releases are known.
@@ -97,14 +103,16 @@ fn conflicts(problem: &Problem<'_>, packs: &Packs) -> Vec<String> {
 
 fn text(
     packs: &Packs,
-    vllm: &Distribution,
+    subject: &Distribution,
     version: &Version,
     problem: &Problem<'_>,
     choice: &Choice,
     left_out: &[(&str, Vec<String>)],
 ) -> String {
-    let mut lines: Vec<(String, String)> =
-        vec![(format!("vllm=={version}"), "installed".to_owned() + &defects(packs, "vllm", version))];
+    let mut lines: Vec<(String, String)> = vec![(
+        format!("{}=={version}", subject.name),
+        "installed".to_owned() + &defects(packs, &subject.name, version),
+    )];
     for name in problem.names() {
         let demands = problem.demands_on(choice, name);
         match choice.get(name) {
@@ -137,7 +145,7 @@ fn text(
     let mut text = format!(
         "# Versions that fit {} {version}, by fa-doctor {}.\n\
          # Use: pip install -c constraints.txt ..   or: uv pip install -c constraints.txt ..\n",
-        vllm.display_name,
+        subject.display_name,
         env!("CARGO_PKG_VERSION"),
     );
     for (line, reason) in &lines {

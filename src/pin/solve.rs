@@ -1,4 +1,4 @@
-//! Versions that fit together: what vLLM requires, and what the packs know of the rest.
+//! Versions that fit together: what an installed package requires, and what the packs know of the rest.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ pub(super) struct Demand {
     pub range: VersionSpecifiers,
 }
 
-/// What vLLM is installed with, and what else may be put beside it.
+/// What the package is installed with, and what else may be put beside it.
 pub(super) struct Problem<'a> {
     packs: &'a Packs,
     machines: Machines,
     /// What is required, by normalised name.
     required: BTreeMap<String, Vec<Demand>>,
-    /// Extras that vLLM asks for, by normalised name.
+    /// Extras that it asks for, by normalised name.
     extras: BTreeMap<String, Vec<ExtraName>>,
     /// What is installed now: kept where it fits.
     present: BTreeMap<String, Version>,
@@ -33,8 +33,8 @@ pub(super) struct Problem<'a> {
 pub(super) type Choice = BTreeMap<String, Version>;
 
 impl<'a> Problem<'a> {
-    /// The requirements of the installed vLLM within the stack.
-    pub fn new(environment: &Environment, packs: &'a Packs, vllm: &Distribution, version: &Version) -> Problem<'a> {
+    /// The requirements of an installed package within the stack.
+    pub fn new(environment: &Environment, packs: &'a Packs, subject: &Distribution, version: &Version) -> Problem<'a> {
         let machines = Machines::of(environment);
         let mut problem = Problem {
             packs,
@@ -43,10 +43,10 @@ impl<'a> Problem<'a> {
             extras: BTreeMap::new(),
             present: environment.distributions.iter().filter_map(|d| Some((d.name.clone(), d.version()?))).collect(),
         };
-        let by = format!("{} {}", vllm.display_name, vllm.raw_version);
-        let lines = vllm.requires.iter().filter(|(text, _)| packs.in_stack(&required_name(text)));
+        let by = format!("{} {}", subject.display_name, subject.raw_version);
+        let lines = subject.requires.iter().filter(|(text, _)| packs.in_stack(&required_name(text)));
         let declared: Vec<Requirement> = lines.filter_map(|(text, _)| parse_requirement(text).ok()).collect();
-        let observed = packs.needs_of(&vllm.name, version).filter(|needs| needs.because.is_some());
+        let observed = packs.needs_of(&subject.name, version).filter(|needs| needs.because.is_some());
         let observed = observed.flat_map(|needs| needs.requires.iter().filter_map(|need| need.of(version)));
         for requirement in declared.into_iter().chain(observed) {
             if problem.machines.apply(&requirement, &[]) {
@@ -106,7 +106,7 @@ impl<'a> Problem<'a> {
         false
     }
 
-    /// The releases that vLLM takes: the installed one first, then the newest; pre-releases only where nothing else is.
+    /// The releases that are allowed: the installed one first, then the newest; pre-releases only where nothing else is.
     fn candidates(&self, name: &str) -> Vec<Version> {
         let demands = self.required.get(name).map_or(&[][..], Vec::as_slice);
         let fits = |version: &&Version| demands.iter().all(|demand| satisfies(version, &demand.range));
@@ -169,7 +169,7 @@ impl<'a> Problem<'a> {
         required.find(|name| !choice.contains_key(name) && !self.packs.releases_of(name).is_empty())
     }
 
-    /// Everything that vLLM and the chosen packages ask of `name`.
+    /// Everything that the package and the chosen ones ask of `name`.
     pub fn demands_on(&self, choice: &Choice, name: &str) -> Vec<Demand> {
         let mut demands = self.required.get(name).cloned().unwrap_or_default();
         for (other, version) in choice {

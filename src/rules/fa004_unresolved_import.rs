@@ -32,7 +32,7 @@ use super::sources::{Extent, finding, over_program, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, absolute};
-use crate::python::ir::{Span, StmtKind};
+use crate::python::ir::{GuardKind, Span, StmtKind};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA004",
@@ -64,8 +64,14 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: E
     for stmt in &module.stmts {
         let Some((span, symbol, message, raises)) = failing_import(linker, id, &stmt.kind, extent) else { continue };
         let truth = linker.truth_of_guard(id, stmt.guard, stmt.span.start);
+        let at_import = module.runs_at_import(stmt.scope);
+        // At module level an undecided test asks for what may not be there; in a function it is the call that decides.
+        let undecided = |kind| {
+            matches!(kind, GuardKind::Test { .. }) && linker.truth_of_kind(id, kind, stmt.span.start) == Truth::Maybe
+        };
         if truth == Truth::No
-            || extent == Extent::Import && !(truth == Truth::Yes && module.runs_at_import(stmt.scope))
+            || at_import && module.conditions(stmt.guard).any(undecided)
+            || extent == Extent::Import && !(truth == Truth::Yes && at_import)
             || linker.is_protected(id, stmt.guard, raises)
             || linker.is_behind_open_question(id, stmt.guard)
         {

@@ -458,8 +458,19 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// `sys.modules[__name__].__dict__[..] = ..` and its like leave the module open.
+    /// `sys.modules[__name__].__dict__[..] = ..` and its like leave the module open, as does putting another object in
+    /// its place: `sys.modules[__name__] = ..`.
     fn note_computed(&mut self, subscript: &'a ast::ExprSubscript) {
+        let is_modules = match subscript.value.as_ref() {
+            Ast::Attribute(modules) => {
+                modules.attr.as_str() == "modules"
+                    && matches!(&*modules.value, Ast::Name(name) if name.id.as_str() == "sys")
+            }
+            _ => false,
+        };
+        if is_modules && matches!(&*subscript.slice, Ast::Name(name) if name.id.as_str() == "__name__") {
+            self.out.scopes[0].dynamic = true;
+        }
         if let Ast::Attribute(attribute) = subscript.value.as_ref()
             && attribute.attr.as_str() == "__dict__"
             && !matches!(attribute.value.as_ref(), Ast::Name(name) if name.id.as_str() == "self")

@@ -176,6 +176,9 @@ impl Linker<'_> {
             Resolution::Found(values) => {
                 let bound = values.into_iter().map(|value| match value {
                     Value::Function(f) if self.is_property(f) => Resolution::Unknown("a property"),
+                    Value::Function(_) if self.is_field(class, attr) => {
+                        Resolution::Unknown("a field: the object has what its constructor was given")
+                    }
                     Value::Function(f) => match self.alias_of(class, attr) {
                         Some(value) => self.on_instance_alias(value, f),
                         None if self.method_kind(f) == MethodKind::Static => Resolution::one(Value::Function(f)),
@@ -191,6 +194,15 @@ impl Linker<'_> {
             Resolution::Missing if !stored.is_empty() => Resolution::union(stored),
             _ if stored.is_empty() => Resolution::Unknown("an instance attribute that is not followed"),
             _ => Resolution::Unknown("an attribute that a base may define"),
+        }
+    }
+
+    /// Whether the constructor of the class may store `attr` on the object, where a function is not bound.
+    fn is_field(&self, class: ClassRef, attr: Symbol) -> bool {
+        match self.fields(class) {
+            Some(Some(fields)) => fields.iter().any(|field| field.name == attr),
+            Some(None) => false,
+            None => true,
         }
     }
 

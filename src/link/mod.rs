@@ -119,8 +119,11 @@ impl<'a> Program<'a> {
         program.importers = loaded.into_par_iter().filter(|&id| program.imports_attention(id)).collect();
         // Made here, in parallel, rather than inside the first rule that asks: a worker that waits for a cell that
         // another worker fills in parallel may be the one that has to fill it.
-        program.stores();
-        program.class_table();
+        let tables = || {
+            program.stores();
+            program.class_table();
+        };
+        rayon::join(tables, || program.mentions());
         program.carried = program.carried_by(&program.audited);
         program
     }

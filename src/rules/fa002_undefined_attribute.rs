@@ -36,6 +36,7 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fa001_undefined_name::is_evaluated;
@@ -44,7 +45,7 @@ use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{ClassRef, FnRef, Linker, Located, ModId, Protection, Resolution, Stores, Truth, Value};
 use crate::python::Symbol;
-use crate::python::ir::{ExprId, ExprKind, GuardKind, StmtKind, Usage};
+use crate::python::ir::{BindingId, BindingKind, ExprId, ExprKind, GuardKind, StmtKind, Usage};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA002",
@@ -109,9 +110,9 @@ fn given_elsewhere(context: &Context<'_>, lacks: &[Lack]) -> FxHashSet<Symbol> {
 
 /// Names of methods that are read from anything but `self`, anywhere in the audited modules and their importers.
 fn mentioned_methods(context: &Context<'_>) -> FxHashSet<Symbol> {
-    let mut names = FxHashSet::default();
-    for &id in context.program.audited.iter().chain(&context.program.importers) {
-        let Some(module) = context.program.module(id) else { continue };
+    let modules: Vec<ModId> = context.program.audited.iter().chain(&context.program.importers).copied().collect();
+    let names_in = |mut names: FxHashSet<Symbol>, id: ModId| {
+        let Some(module) = context.program.module(id) else { return names };
         for expr in &module.exprs {
             if let ExprKind::Attribute(object, attr) = expr.kind
                 && expr.usage == Usage::Load
@@ -120,8 +121,13 @@ fn mentioned_methods(context: &Context<'_>) -> FxHashSet<Symbol> {
                 names.insert(attr);
             }
         }
-    }
-    names
+        names
+    };
+    let union = |mut one: FxHashSet<Symbol>, other: FxHashSet<Symbol>| {
+        one.extend(other);
+        one
+    };
+    modules.into_par_iter().fold(FxHashSet::default, names_in).reduce(FxHashSet::default, union)
 }
 
 /// The attributes that a class lacks, if it is concrete.
@@ -145,6 +151,9 @@ pub fn lacking(linker: &Linker<'_>, class: ClassRef, mentioned: &FxHashSet<Symbo
     if !table.is_constructed(class) && (is_abstract(linker, class) || is_mixin(linker, class)) {
         return Vec::new();
     }
+    if !may_lack(linker, class, &mro.classes) {
+        return Vec::new();
+    }
     linker.assuming_self(class, || {
         let mut reads: BTreeMap<Symbol, Vec<(ModId, ExprId)>> = BTreeMap::new();
         let mut certain: Option<Vec<FnRef>> = None;
@@ -160,6 +169,26 @@ pub fn lacking(linker: &Linker<'_>, class: ClassRef, mentioned: &FxHashSet<Symbo
             }
         }
         reads.into_iter().map(|(attribute, reads)| Lack { class, attribute, reads }).collect()
+    })
+}
+
+/// Whether any method along the linearisation reads an attribute that the class lacks: cheap, and almost always no. A
+/// class body may take functions from elsewhere under a name; then it takes a closer look to tell.
+fn may_lack(linker: &Linker<'_>, class: ClassRef, classes: &[ClassRef]) -> bool {
+    classes.iter().any(|owner| {
+        let module = linker.module(owner.module);
+        let takes = |binding: &BindingId| match module[*binding].kind {
+            BindingKind::Function(_) | BindingKind::Class(_) | BindingKind::Declaration(_) => false,
+            BindingKind::Value(value) => !matches!(module[value].kind, ExprKind::Constant(_)),
+            _ => true,
+        };
+        module[module[owner.class].scope].names.values().flatten().any(takes)
+            || linker.self_index(owner.module).classes.get(&owner.class).is_some_and(|used| {
+                used.reads.iter().any(|read| match linker.module(owner.module)[read.expr].kind {
+                    ExprKind::Attribute(_, attr) => !is_given_by_python(&attr) && !exists(linker, class, attr),
+                    _ => true,
+                })
+            })
     })
 }
 

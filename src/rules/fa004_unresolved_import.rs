@@ -32,7 +32,8 @@ use super::sources::{Extent, finding, over_program, report_merged};
 use super::{Context, Rule, RuleInfo, Sink};
 use crate::finding::Finding;
 use crate::link::{Linker, Located, ModId, Protection, Resolution, Truth, absolute};
-use crate::python::ir::{GuardKind, Span, StmtKind};
+use crate::python::Module;
+use crate::python::ir::{ExprId, ExprKind, GuardKind, Span, StmtKind};
 
 static INFO: RuleInfo = RuleInfo {
     code: "FA004",
@@ -58,6 +59,18 @@ impl Rule for UnresolvedImport {
 /// One cause: a name in one module, or throughout a package that others stand on.
 type Cause = (Option<ModId>, String);
 
+/// Whether a test asks how the process was started, which says nothing about what is installed.
+fn asks_the_process(module: &Module, test: ExprId) -> bool {
+    let span = module[test].span;
+    let inside = module.exprs.iter().filter(|expr| expr.span.start >= span.start && expr.span.end <= span.end);
+    inside.into_iter().any(|expr| match expr.kind {
+        ExprKind::Name(name) | ExprKind::Attribute(_, name) => {
+            matches!(name.as_str(), "__name__" | "argv" | "environ" | "getenv")
+        }
+        _ => false,
+    })
+}
+
 fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: Extent) -> Vec<(Cause, Finding)> {
     let module = linker.module(id);
     let mut found = Vec::new();
@@ -66,8 +79,11 @@ fn check_module(context: &Context<'_>, linker: &Linker<'_>, id: ModId, extent: E
         let truth = linker.truth_of_guard(id, stmt.guard, stmt.span.start);
         let at_import = module.runs_at_import(stmt.scope);
         // At module level an undecided test asks for what may not be there; in a function it is the call that decides.
-        let undecided = |kind| {
-            matches!(kind, GuardKind::Test { .. }) && linker.truth_of_kind(id, kind, stmt.span.start) == Truth::Maybe
+        let undecided = |kind| match kind {
+            GuardKind::Test { test, .. } => {
+                linker.truth_of_kind(id, kind, stmt.span.start) == Truth::Maybe && !asks_the_process(module, test)
+            }
+            _ => false,
         };
         if truth == Truth::No
             || at_import && module.conditions(stmt.guard).any(undecided)
